@@ -15,7 +15,7 @@ from benchmarks.problems.drawn import DRAWN
 from benchmarks.problems.registry import HARD, SMOKE
 from benchmarks.problems.specs import Spec
 from benchmarks.report.pages import BENCHMARKS_PAGE, markdown, percent, whole_seconds
-from stagecut.planner.core.tolerances import EQUAL_TIMES
+from stagecut.planner.core.numerics.tolerances import EQUAL_TIMES
 from stagecut.planner.solvers.search.options import SolveOptions
 
 SOLVER = "milp"

@@ -32,7 +32,7 @@ from stagecut.planner.core.job import WaveChoices
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.waves import Allocation, Carrier, LocalStep, ShardPlacement
-from stagecut.planner.cost.wave_costs import WaveCostModel
+from stagecut.planner.cost.waves.wave_costs import WaveCostModel
 from stagecut.planner.io.files.cluster import read_cluster
 from stagecut.planner.io.files.job import read_job
 from stagecut.planner.io.files.profile import read_profile

@@ -36,7 +36,7 @@ from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.pipeline import SYNC, UPDATE
 from stagecut.executor.schedule.messages import Message
 from stagecut.executor.transport.interface import Pending, Transport
-from stagecut.planner.core.cores import usable_cores
+from stagecut.planner.core.numerics.cores import usable_cores
 from stagecut.planner.core.plan import Plan
 from tests.executor import pool
 

@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.harness.driver import Driver, Jobs, Parts, Request, Tables
 from benchmarks.harness.measuring import Tree
 from benchmarks.report.pages import ROOT, markdown
-from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.core.sublot_sizes import powers_of_two
 from stagecut.planner.sublots.labels import SublotProblem, solve_sublots
 from stagecut.planner.sublots.process_chain import Process, ProcessChain

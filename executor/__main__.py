@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from stagecut.planner.core.errors import BadInputError, StagecutError
+from stagecut.planner.core.messages.errors import BadInputError, StagecutError
 from stagecut.planner.io.files.plan_file import read_plan_file
 
 _INTERRUPTED = 130

@@ -15,8 +15,8 @@ from stagecut.executor.schedule.rank_layout import RankLayout
 from stagecut.executor.schedule.turns import Turn, turns_of
 from stagecut.executor.sharding.plans import PlannedStage, check_actions, check_loss, planned_stages
 from stagecut.models.modules.module_chain import CountedLoss, ModuleChain
-from stagecut.planner.core.checks import require
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.checks import require
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.io.documents.canonical import sha256_of
 from stagecut.planner.io.files.plan_file import PlanFile, read_plan_file, to_tree

@@ -26,7 +26,7 @@ from stagecut.executor.sharding.plans import PlannedStage
 from stagecut.executor.transport.distributed import DistributedTransport
 from stagecut.executor.transport.interface import TORCH_DISTRIBUTED, Distributed, Transport
 from stagecut.executor.transport.threads import Hub
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.simulator.action_lists import Action
 
 PaceMaker = Callable[[Role], Pace]

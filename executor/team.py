@@ -18,7 +18,7 @@ from stagecut.executor.play.context import RankContext
 from stagecut.executor.play.pace import Pace
 from stagecut.executor.schedule.rank_layout import Role
 from stagecut.executor.transport.threads import Hub, TeamBrokenError
-from stagecut.planner.core.checks import require
+from stagecut.planner.core.messages.checks import require
 from stagecut.planner.simulator.action_lists import Action
 
 T = TypeVar("T")

@@ -6,10 +6,10 @@ from stagecut.models.families.synthetic import NAME as SYNTHETIC
 from stagecut.models.families.synthetic import is_synthetic, synthetic_entry
 from stagecut.models.measured_profiles import MEASURED_ON, is_measured, measured_model, measured_names
 from stagecut.models.modules.module_chain import ModuleChain
-from stagecut.planner.core.checks import require
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.checks import require
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.messages.names import unknown_name
 from stagecut.planner.core.model import ModelProfile
-from stagecut.planner.core.names import unknown_name
 from stagecut.planner.core.precision import Precision
 
 ENTRIES: tuple[ModelEntry, ...] = (

@@ -3,7 +3,7 @@
 from stagecut.models.clusters.description import described, is_described
 from stagecut.models.clusters.entries import ENTRIES, ClusterEntry
 from stagecut.planner.core.cluster import Cluster
-from stagecut.planner.core.names import unknown_name
+from stagecut.planner.core.messages.names import unknown_name
 
 
 def cluster_names() -> tuple[str, ...]:

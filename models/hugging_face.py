@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from stagecut.models.modules.module_chain import ModuleChain
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel

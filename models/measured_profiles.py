@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from stagecut.planner.core.checks import require
+from stagecut.planner.core.messages.checks import require
+from stagecut.planner.core.messages.names import unknown_name
 from stagecut.planner.core.model import ModelProfile
-from stagecut.planner.core.names import unknown_name
 from stagecut.planner.core.precision import Precision
 
 MEASURED_ON = "@"

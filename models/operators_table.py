@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from stagecut.models.families.entry import ModelEntry
 from stagecut.planner.core.model import Layer
-from stagecut.planner.core.operators import Operator
+from stagecut.planner.core.operators.operators import Operator
 from stagecut.planner.core.precision import Precision
 
 HEADER = ("layer", "as in", "operators, and along what each is divided")

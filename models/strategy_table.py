@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from stagecut.models.catalogue import build_model
-from stagecut.planner.core.operators import SAMPLE, TOKEN, Operator
-from stagecut.planner.core.parallelism import ATTENTION, EXPERT
-from stagecut.planner.core.strategy import PARTIAL_SUMS
+from stagecut.planner.core.operators.operators import SAMPLE, TOKEN, Operator
+from stagecut.planner.core.operators.parallelism import ATTENTION, EXPERT
+from stagecut.planner.core.operators.strategy import PARTIAL_SUMS
 from stagecut.planner.sharding.placements import PARTIAL, Placements, Shard
 from stagecut.planner.sharding.strategies import (
     input_gradient_placements,

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from typing import NamedTuple
 
 from stagecut.planner.core.waves import Carrier, LocalStep
-from stagecut.planner.cost.wave_costs import WaveCosts
+from stagecut.planner.cost.waves.wave_costs import WaveCosts
 
 Key = tuple
 """Kind, worker, stage, number (minibatch or wave), server; of all-reduces: kind, first layer, stop, wave."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.operators import Operator, Port, Split, Tensor, Weight
+from stagecut.planner.core.operators.operators import Operator, Port, Split, Tensor, Weight
 
 SIZE = 12
 """Of every dimension: each grid of up to three axes of 2 and 3 divides it."""

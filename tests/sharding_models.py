@@ -7,7 +7,18 @@ import numpy as np
 from stagecut.planner.core.cluster import DeviceType, Link
 from stagecut.planner.core.job import standard_optimizer
 from stagecut.planner.core.model import Layer, ModelProfile
-from stagecut.planner.core.operators import HIDDEN, INPUT, OUTPUT, SAMPLE, TOKEN, Operator, Port, Split, Tensor, Weight
+from stagecut.planner.core.operators.operators import (
+    HIDDEN,
+    INPUT,
+    OUTPUT,
+    SAMPLE,
+    TOKEN,
+    Operator,
+    Port,
+    Split,
+    Tensor,
+    Weight,
+)
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.sharding.mesh import Mesh, MeshAxis
 from stagecut.planner.sharding_search.case import ShardingCase

@@ -10,7 +10,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep, ShardPlacement
-from stagecut.planner.cost.wave_costs import WaveCostModel
+from stagecut.planner.cost.waves.wave_costs import WaveCostModel
 from stagecut.planner.io.documents.canonical import format_json
 from stagecut.planner.io.files.cluster import read_cluster
 from stagecut.planner.io.files.job import read_job

@@ -8,8 +8,8 @@ from stagecut.planner.core.plan import Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
-from stagecut.planner.cost.wave_costs import WaveCostModel
-from stagecut.planner.cost.wave_legality import most_in_flight, wave_faults
+from stagecut.planner.cost.waves.wave_costs import WaveCostModel
+from stagecut.planner.cost.waves.wave_legality import most_in_flight, wave_faults
 from stagecut.planner.simulator.waves.steady import steady_state
 from stagecut.planner.workers.rows.owners import owners_of
 

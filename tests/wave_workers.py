@@ -9,8 +9,8 @@ import numpy as np
 from stagecut.planner.core.plan import Stage
 from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
-from stagecut.planner.cost.wave_all_reduces import Route, WaveAllReduce
-from stagecut.planner.cost.wave_costs import Exchange, WaveCosts, WorkerCosts
+from stagecut.planner.cost.waves.wave_all_reduces import Route, WaveAllReduce
+from stagecut.planner.cost.waves.wave_costs import Exchange, WaveCosts, WorkerCosts
 from tests.pipelines import random_routes, random_seconds
 
 HOSTS = ("h0", "h1", "h2")

@@ -12,11 +12,11 @@ from benchmarks.convergence.tasks import Task, squared_error
 from benchmarks.convergence.training import Recipe, replayed, scaled, sgd
 from benchmarks.harness.measuring import Tree
 from stagecut.executor.waves.setting.data import WaveData, sharded
-from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.job import WaveChoices
+from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.core.plan import Stage
 from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
-from stagecut.planner.cost.wave_costs import WaveCostModel
+from stagecut.planner.cost.waves.wave_costs import WaveCostModel
 from stagecut.planner.simulator.waves.network import WaveKind
 from stagecut.planner.simulator.waves.timeline import WaveTimeline, simulate_waves
 

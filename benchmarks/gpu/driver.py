@@ -26,7 +26,7 @@ from benchmarks.report.pages import ROOT, markdown, percent
 from benchmarks.report.results import keep_results
 from stagecut.executor.machine.devices import device_memory_bytes, device_title, device_type_name, slug
 from stagecut.models.clusters.device_types import DEVICE_TYPES
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.io.documents.canonical import format_json
 from stagecut.planner.io.files.profile import to_tree

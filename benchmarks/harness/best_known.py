@@ -15,9 +15,9 @@ from typing import Any
 from benchmarks.harness.measuring import Measured
 from benchmarks.problems.specs import Spec
 from stagecut.planner.analysis.prediction import play, predict
+from stagecut.planner.core.numerics.tolerances import EQUAL_TIMES
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.result import Status, relative_gap
-from stagecut.planner.core.tolerances import EQUAL_TIMES
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.io.documents.canonical import format_json

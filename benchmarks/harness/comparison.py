@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from benchmarks.harness.best_known import read_entries
 from benchmarks.harness.driver import Parts
 from benchmarks.harness.measuring import Answers, answers_of
-from stagecut.planner.core.tolerances import EQUAL_TIMES
+from stagecut.planner.core.numerics.tolerances import EQUAL_TIMES
 
 
 def complaint(parts: Parts) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.harness.plan_balance import stage_balance
 from benchmarks.problems.specs import Spec
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import HistoryPoint, OwnObjective, Result, relative_gap

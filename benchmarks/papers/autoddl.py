@@ -15,7 +15,7 @@ from benchmarks.harness.measuring import Tree
 from benchmarks.problems.sharded_models import ShardedModel
 from benchmarks.report.pages import ROOT, markdown, percent, whole_seconds
 from stagecut.planner.choice_graphs.solving.solve import solve
-from stagecut.planner.core.strategy import WeightStorage
+from stagecut.planner.core.operators.strategy import WeightStorage
 from stagecut.planner.core.units import format_seconds
 from stagecut.planner.sharding_search.case import ShardingCase
 from stagecut.planner.sharding_search.coordinate_descent import coordinate_descent

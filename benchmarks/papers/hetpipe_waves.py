@@ -20,7 +20,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.core.waves import Allocation, Carrier, LocalStep, ShardPlacement
-from stagecut.planner.cost.wave_costs import WaveCostModel
+from stagecut.planner.cost.waves.wave_costs import WaveCostModel
 from stagecut.planner.simulator.waves.steady import steady_state
 from stagecut.planner.solvers import registry
 from stagecut.planner.solvers.search.options import SolveOptions

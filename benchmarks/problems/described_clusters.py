@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from stagecut.models.clusters.device_types import device_type, known_type
 from stagecut.models.clusters.links import SWITCH, link
-from stagecut.planner.core.checks import require
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Link, Server
+from stagecut.planner.core.messages.checks import require
 from stagecut.planner.core.units import GBIT_PER_S, GIB, US
 
 CLASS = re.compile(r"(\d+)x([^@]+)(?:@(\d+))?")

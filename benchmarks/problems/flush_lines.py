@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.problems.specs import Spec
-from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.units import MS

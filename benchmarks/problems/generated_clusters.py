@@ -7,8 +7,8 @@ servers are dealt out evenly to the types, the first types get what is left over
 from benchmarks.problems.described_clusters import PCIE, usual_links
 from stagecut.models.clusters.device_types import device_type
 from stagecut.models.clusters.links import SWITCH
-from stagecut.planner.core.checks import require
 from stagecut.planner.core.cluster import Cluster, Island, Server
+from stagecut.planner.core.messages.checks import require
 
 KINDS = tuple(
     (device_type(name), *usual_links(name))

@@ -6,8 +6,8 @@ from benchmarks.harness.driver import Parts, Tables
 from benchmarks.harness.measuring import Tree
 from benchmarks.harness.plan_runs import STAGE_TIMES, RunFigures
 from benchmarks.report.pages import ROOT, markdown, percent, ratio, times
+from stagecut.planner.core.numerics.tolerances import EQUAL_TIMES
 from stagecut.planner.core.run_record import MAX_DILATED_ERROR
-from stagecut.planner.core.tolerances import EQUAL_TIMES
 from stagecut.planner.core.units import format_seconds
 
 PAGE = ROOT / "docs" / "papers" / "umpipe.md"

@@ -20,9 +20,9 @@ import numpy as np
 
 from benchmarks.unlike_pipelines.groupings import Group, Grouping, groupings, pieces_by_host, sub_cluster
 from benchmarks.unlike_pipelines.shares import Shares, near_shares
-from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.cluster import Link
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.links import link_between_hosts

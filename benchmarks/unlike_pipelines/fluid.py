@@ -38,9 +38,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks.unlike_pipelines.stage_options import StageOption, num_devices, stage_options
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.tolerances import PATH_SUM
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.tolerances import PATH_SUM
 from stagecut.planner.solvers.search.highs import LinearProgram, solve_linear
 
 STEPS = 96

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.share import WHOLE

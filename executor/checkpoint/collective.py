@@ -16,7 +16,7 @@ from stagecut.executor.checkpoint.store import VALUES, write_values
 from stagecut.executor.ranks.failures import RankRole
 from stagecut.executor.transport.interface import Transport
 from stagecut.executor.transport.objects import gather_everywhere
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 
 from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.optimizers import local_optimizer, local_states
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 
 Values = Mapping[str, Mapping[str, Any]]
 """By parameter name, then by key."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from stagecut.executor.checkpoint.checksums import FileSum
 from stagecut.executor.checkpoint.folder import MANIFEST
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.io.documents.canonical import Tree, format_json, sha256_of
 
 SCHEMA = 2

@@ -49,8 +49,8 @@ from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.build import SEED_STRIDE
 from stagecut.executor.play.optimizers import local_optimizer
 from stagecut.executor.play.stage import StageModule
-from stagecut.planner.core.checks import require_count
-from stagecut.planner.core.errors import BadInputError, OutputError
+from stagecut.planner.core.messages.checks import require_count
+from stagecut.planner.core.messages.errors import BadInputError, OutputError
 from stagecut.planner.io.files.plan_file import installed_versions
 
 K = TypeVar("K")

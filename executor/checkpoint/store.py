@@ -25,7 +25,7 @@ from torch.futures import Future
 from stagecut.executor.checkpoint.checksums import FileSum, HashedFile, sum_of
 from stagecut.executor.checkpoint.folder import write_file
 from stagecut.executor.checkpoint.metadata import METADATA, parse_metadata
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 
 VALUES = "values.pt"
 """Everything but the model's and optimizer's tensors: optimizer settings, and what the user adds."""

@@ -51,8 +51,8 @@ from stagecut.executor.transport.threads import Hub
 from stagecut.executor.waves.loading import WaveRank
 from stagecut.executor.waves.setting.layout import WaveLayout, WaveRole
 from stagecut.executor.waves.stage_worker import StageWorker
-from stagecut.planner.core.checks import require_count
-from stagecut.planner.core.errors import BadInputError, OutputError
+from stagecut.planner.core.messages.checks import require_count
+from stagecut.planner.core.messages.errors import BadInputError, OutputError
 from stagecut.planner.io.documents.canonical import sha256_of
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.plan_file import installed_versions

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
-from stagecut.planner.core.checks import require_positive
+from stagecut.planner.core.messages.checks import require_positive
+from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.cost.plan_costs import OwnTimes, PlanCosts, TaskKind
 from stagecut.planner.simulator.action_lists import Action, Op
 from stagecut.planner.simulator.compilation import MessageSizes, compile_actions

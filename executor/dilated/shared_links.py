@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.numerics.arrays import Floats
 
 _ROW = np.dtype([("ready_s", "f8"), ("end_s", "f8"), ("joined", "i8"), ("served", "i8")])
 """Per transfer: latest ready time and end of the current service, parts that have joined it, services so far."""

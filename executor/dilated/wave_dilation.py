@@ -22,7 +22,7 @@ from stagecut.executor.waves.carriers.channels import Channel, DirectChannel, En
 from stagecut.executor.waves.carriers.shard import Pulled
 from stagecut.executor.waves.setting.layout import Part, WaveRole
 from stagecut.executor.waves.setting.wave_pace import WavePace
-from stagecut.planner.cost.wave_costs import WaveCosts
+from stagecut.planner.cost.waves.wave_costs import WaveCosts
 from stagecut.planner.simulator.action_lists import Op
 from stagecut.planner.simulator.waves.network import WaveKind, network_of
 from stagecut.planner.simulator.waves.tables import tables_of

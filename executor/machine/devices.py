@@ -11,8 +11,8 @@ import torch
 from torch import distributed
 
 from stagecut.executor.ranks.allocator import keep_freed_memory
-from stagecut.planner.core.cores import usable_cores
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.numerics.cores import usable_cores
 from stagecut.planner.core.precision import Precision
 
 AUTOCAST = {Precision.FP16: torch.float16, Precision.BF16: torch.bfloat16}

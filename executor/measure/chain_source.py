@@ -10,7 +10,7 @@ from torch import nn
 from stagecut.executor.play.build import chain_of
 from stagecut.models import build_model, build_modules
 from stagecut.models.modules.module_chain import ModuleChain
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.precision import Precision
 

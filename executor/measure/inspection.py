@@ -17,7 +17,7 @@ from stagecut.executor.measure.samples import Samples, fresh_state
 from stagecut.executor.play.build import build_layer
 from stagecut.executor.play.stage import LayerState, as_state, from_state, precision
 from stagecut.models.modules.module_chain import ModuleChain
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import SkipEdge
 
 CPU_ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"

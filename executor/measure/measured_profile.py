@@ -7,8 +7,8 @@ from itertools import zip_longest
 from stagecut.executor.measure.inspection import LayerFacts
 from stagecut.executor.measure.profile_model import ModelMeasurement
 from stagecut.models.measured_profiles import MEASURED_ON
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.layer_graphs.fitted_operators import with_operators_of
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
 from stagecut.planner.core.precision import Precision
 

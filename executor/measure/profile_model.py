@@ -17,7 +17,7 @@ from stagecut.executor.measure.stage_times import StageTimes, TimingOptions, arr
 from stagecut.executor.measure.timings import KINDS, Floats, Pass, Summary, TimedPass, Timing, any_clean, summarize
 from stagecut.executor.measure.workers import Worker, run_workers
 from stagecut.models.modules.module_chain import ModuleChain
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 
 MOST_INSPECTED = 4

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from stagecut.executor.play.stage import LayerState, as_state
 from stagecut.models.modules.module_chain import ModuleChain
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 
 SEED = 0
 

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 from stagecut.executor.play.context import RankContext
 from stagecut.executor.schedule.labels import ranks_label
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 
 WIDTH = 1024
 """Columns of the table as which the contents of a tensor are read."""

@@ -10,8 +10,8 @@ from torch import Tensor
 from stagecut.executor.play.stage import LayerState, as_state, from_state
 from stagecut.executor.schedule.messages import Piece
 from stagecut.models.modules.module_chain import CountedLoss
-from stagecut.planner.core.checks import require
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.checks import require
+from stagecut.planner.core.messages.errors import BadInputError
 
 Tensors = Tensor | Sequence[Tensor]
 Batch = tuple[Tensors, Tensors]

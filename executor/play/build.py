@@ -9,8 +9,8 @@ from torch import nn
 from stagecut.executor.play.stage import StageModule
 from stagecut.executor.schedule.rank_layout import Role
 from stagecut.models.modules.module_chain import LayerModule, ModuleChain, Tie
-from stagecut.planner.core.checks import require
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.checks import require
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.plan import Plan
 

@@ -13,7 +13,7 @@ from stagecut.executor.play.gradients import TiedWeights, holders
 from stagecut.executor.play.stage import StageModule
 from stagecut.executor.play.tensor_parallel import divided_like, is_divided, local, whole
 from stagecut.executor.schedule.labels import ranks_label
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 
 
 class _Start(IntEnum):

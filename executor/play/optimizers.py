@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim import AdamW, Optimizer
 
 from stagecut.executor.play.tensor_parallel import is_shared
-from stagecut.planner.core.checks import require
+from stagecut.planner.core.messages.checks import require
 
 OptimizerFactory = Callable[[Iterable[Any]], Optimizer]
 """Makes an optimizer from parameters or parameter groups, such as `functools.partial(torch.optim.AdamW, lr=1e-3)`."""

@@ -15,7 +15,7 @@ from stagecut.executor.play.signature import Signature, look, signature_of
 from stagecut.executor.play.stage import LayerState, StageModule
 from stagecut.executor.schedule.messages import Piece
 from stagecut.executor.schedule.turns import Turn
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.simulator.action_lists import Action, Op
 
 

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from stagecut.models.modules.module_chain import LayerModule
-from stagecut.planner.core.checks import require
+from stagecut.planner.core.messages.checks import require
 
 
 def share_layer(module: nn.Module, layer: LayerModule, group: dist.ProcessGroup, device: torch.device) -> nn.Module:

@@ -14,7 +14,7 @@ from stagecut.executor.ranks.failures import failure_report
 from stagecut.executor.ranks.rendezvous import rendezvous
 from stagecut.executor.ranks.reporting import is_first_to_report, write_report
 from stagecut.executor.ranks.root_cause import failure_message
-from stagecut.planner.core.errors import StagecutError
+from stagecut.planner.core.messages.errors import StagecutError
 
 _STORE_TIMEOUT = timedelta(seconds=5)
 """The failure is reported even if the store does not answer."""

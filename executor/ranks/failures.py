@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from stagecut.executor.schedule.labels import action_label
-from stagecut.planner.core.errors import BadInputError, StagecutError
+from stagecut.planner.core.messages.errors import BadInputError, StagecutError
 from stagecut.planner.simulator.action_lists import Action
 
 

@@ -56,7 +56,7 @@ def launch(
     Raises
     ------
     StagecutError
-        If ranks fail: a :class:`stagecut.planner.core.errors.BadInputError` if the input is at fault.
+        If ranks fail: a :class:`stagecut.planner.core.messages.errors.BadInputError` if the input is at fault.
     KeyboardInterrupt
         On SIGINT and similar signals.
     """

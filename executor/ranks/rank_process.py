@@ -14,8 +14,8 @@ from stagecut.executor.ranks.environment import LAUNCHER, attempt_number, launch
 from stagecut.executor.ranks.failures import CheckError, FailureKind, FailureReport
 from stagecut.executor.ranks.reporting import is_first_to_report, write_report
 from stagecut.executor.ranks.root_cause import failure_message
-from stagecut.planner.core.errors import BadInputError, StagecutError
-from stagecut.planner.core.visible import visible_lines
+from stagecut.planner.core.messages.errors import BadInputError, StagecutError
+from stagecut.planner.core.messages.visible import visible_lines
 
 if TYPE_CHECKING:
     from stagecut.executor.ranks.world import World

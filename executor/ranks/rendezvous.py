@@ -9,7 +9,7 @@ from typing import Any
 import torch.distributed as dist
 
 from stagecut.executor.ranks.environment import attempt_number, is_on_one_machine, is_rank, launcher_folder
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 
 _KEYS = "stagecut"
 _LOOPBACK = "127.0.0.1"

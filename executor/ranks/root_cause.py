@@ -4,7 +4,7 @@ import signal
 from collections.abc import Mapping, Sequence
 
 from stagecut.executor.ranks.failures import CheckError, FailureKind, FailureReport, RunError
-from stagecut.planner.core.errors import BadInputError, StagecutError
+from stagecut.planner.core.messages.errors import BadInputError, StagecutError
 
 _ORDER = tuple(FailureKind)
 _REMEDIES = {

@@ -21,7 +21,7 @@ from stagecut.executor.ranks.rendezvous import rendezvous
 from stagecut.executor.ranks.run_folder import run_folder
 from stagecut.executor.ranks.wait_graph import WaitGraph
 from stagecut.executor.transport.objects import gather
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from stagecut.executor.play.stage import StageModule
 from stagecut.executor.play.tensor_parallel import whole
 from stagecut.executor.ranks.world import World
 from stagecut.executor.run.options import RunOptions, build_pipeline, build_team
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.run_record import CheckRecord, RunMode
 from stagecut.planner.io.files.plan_file import PlanFile
 

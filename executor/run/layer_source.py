@@ -5,7 +5,7 @@ from stagecut.executor.play.build import chain_of
 from stagecut.models import build_modules
 from stagecut.models.measured_profiles import MEASURED_ON
 from stagecut.models.modules.module_chain import ModuleChain
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import ModelProfile
 
 

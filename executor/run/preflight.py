@@ -11,8 +11,8 @@ from stagecut.executor.ranks.dispensable import Crews
 from stagecut.executor.run.host_memory import check_memory
 from stagecut.executor.run.one_rank import Layout
 from stagecut.executor.run.options import RunOptions
-from stagecut.planner.core.cores import usable_cores
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.numerics.cores import usable_cores
 from stagecut.planner.core.run_record import RunMode
 from stagecut.planner.io.files.plan_file import PlanFile
 

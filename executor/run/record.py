@@ -7,8 +7,8 @@ from statistics import fmean, median
 
 from stagecut.executor.play.trace import Span, StepTrace
 from stagecut.executor.schedule.rank_layout import RankLayout
-from stagecut.planner.core.checks import require
-from stagecut.planner.core.errors import StagecutError
+from stagecut.planner.core.messages.checks import require
+from stagecut.planner.core.messages.errors import StagecutError
 from stagecut.planner.core.plan import Stage
 from stagecut.planner.core.run_record import (
     MAX_MEMORY_SLOWDOWN,

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from stagecut.executor.schedule.labels import action_label
 from stagecut.executor.schedule.rank_layout import message_sizes
-from stagecut.planner.core.checks import require
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.checks import require
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.simulator.action_lists import Action, Op
 from stagecut.planner.simulator.compilation import compile_actions

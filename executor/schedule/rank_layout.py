@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from stagecut.planner.core.checks import require
 from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.core.messages.checks import require
+from stagecut.planner.core.operators.strategy import StageSharding
 from stagecut.planner.core.plan import Plan
-from stagecut.planner.core.strategy import StageSharding
 from stagecut.planner.simulator.compilation import MessageSizes
 
 

@@ -14,8 +14,8 @@ from stagecut.executor.sharding.calls import Call, Way
 from stagecut.executor.sharding.place import MeshPlace
 from stagecut.executor.sharding.weights import Use
 from stagecut.models.modules.operators import LoopPart, OperatorModule
-from stagecut.planner.core.operators import INPUT, Operator, Port
-from stagecut.planner.core.strategy import PARTIAL_SUMS, WHOLE_LOOP, Strategy
+from stagecut.planner.core.operators.operators import INPUT, Operator, Port
+from stagecut.planner.core.operators.strategy import PARTIAL_SUMS, WHOLE_LOOP, Strategy
 from stagecut.planner.sharding.edges import TensorEnds
 from stagecut.planner.sharding.placements import PARTIAL, Placements
 from stagecut.planner.sharding.strategies import (

@@ -13,8 +13,8 @@ from stagecut.executor.play.stage import LayerState, from_state
 from stagecut.executor.sharding.place import MeshPlace
 from stagecut.models.modules.losses import IGNORED, cross_entropy
 from stagecut.models.modules.module_chain import CountedLoss
-from stagecut.planner.core.operators import SAMPLE, Port
-from stagecut.planner.core.strategy import WHOLE_LOOP
+from stagecut.planner.core.operators.operators import SAMPLE, Port
+from stagecut.planner.core.operators.strategy import WHOLE_LOOP
 from stagecut.planner.sharding.placements import Shard
 from stagecut.planner.sharding.strategies import input_placements
 

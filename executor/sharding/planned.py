@@ -7,8 +7,8 @@ from torch import nn
 
 from stagecut.models.modules.module_chain import LayerModule
 from stagecut.models.modules.operators import OperatorModule
-from stagecut.planner.core.operators import INPUT, OUTPUT, SAMPLE, Operator, Port, Tensor
-from stagecut.planner.core.strategy import WHOLE_LOOP, LayerStrategy, Strategy, WeightStorage
+from stagecut.planner.core.operators.operators import INPUT, OUTPUT, SAMPLE, Operator, Port, Tensor
+from stagecut.planner.core.operators.strategy import WHOLE_LOOP, LayerStrategy, Strategy, WeightStorage
 
 LOSS = "loss"
 """Kind of the last operator of a model, which is the training's loss function."""

@@ -8,13 +8,13 @@ from stagecut.executor.schedule.rank_layout import RankLayout
 from stagecut.executor.sharding.planned import PlannedLayer
 from stagecut.models.modules.module_chain import CountedLoss, ModuleChain
 from stagecut.planner.core.cluster import Link
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.layer_graphs.layer_operators import operators_of
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import Layer
-from stagecut.planner.core.operators import SAMPLE
+from stagecut.planner.core.operators.operators import SAMPLE
+from stagecut.planner.core.operators.strategy import WHOLE_LOOP, StageSharding
 from stagecut.planner.core.plan import Plan, Stage
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.strategy import WHOLE_LOOP, StageSharding
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.meshes import mesh_of
 from stagecut.planner.sharding.mesh import Mesh, MeshAxis

@@ -13,7 +13,7 @@ from stagecut.executor.sharding.objective import DividedLoss
 from stagecut.executor.sharding.place import MeshPlace
 from stagecut.executor.sharding.planned import PlannedLayer, RunOperator
 from stagecut.executor.sharding.weights import Division, HeldWeight, TiedUse, Use
-from stagecut.planner.core.operators import OUTPUT, SAMPLE, Port
+from stagecut.planner.core.operators.operators import OUTPUT, SAMPLE, Port
 from stagecut.planner.sharding.layers import returned
 from stagecut.planner.sharding.placements import REPLICATE, Placements
 from stagecut.planner.sharding.strategies import input_gradient_placements, input_placements, output_placements

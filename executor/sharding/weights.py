@@ -14,8 +14,8 @@ from torch.nn import functional
 
 from stagecut.executor.sharding import moving
 from stagecut.executor.sharding.place import MeshPlace
-from stagecut.planner.core.operators import Weight
-from stagecut.planner.core.strategy import Strategy, WeightStorage
+from stagecut.planner.core.operators.operators import Weight
+from stagecut.planner.core.operators.strategy import Strategy, WeightStorage
 from stagecut.planner.sharding.mesh import Mesh
 from stagecut.planner.sharding.placements import PARTIAL, Placements, Shard
 from stagecut.planner.sharding.strategies import weight_gradient_placements, weight_placements

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from stagecut.executor.schedule.messages import Message
 from stagecut.executor.transport.interface import Pending, StreamTensors, Transport
-from stagecut.planner.core.errors import StagecutError
+from stagecut.planner.core.messages.errors import StagecutError
 
 T = TypeVar("T")
 

@@ -29,7 +29,7 @@ from stagecut.executor.waves.setting.report import WaveReport
 from stagecut.executor.waves.setting.schemes import Scheme
 from stagecut.executor.waves.stage_worker import StageWorker
 from stagecut.executor.waves.state import State, optimizer_states, restore, start_from, state_of
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 

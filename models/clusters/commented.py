@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from stagecut.models.clusters.catalogue import CATALOGUE
 from stagecut.planner.core.catalogue import NamedLink
 from stagecut.planner.core.cluster import Cluster, DeviceType, Link
+from stagecut.planner.core.messages.visible import visible
 from stagecut.planner.core.units import GIB, format_seconds
-from stagecut.planner.core.visible import visible
 from stagecut.planner.io.files.cluster_text import cluster_text
 from stagecut.planner.report.labels import bandwidth_label
 

@@ -19,8 +19,8 @@ from stagecut.models.clusters.device_types import device_type, known_type
 from stagecut.models.clusters.links import LINKS, SWITCH, named_link
 from stagecut.planner.core.catalogue import LinkUse, NamedLink
 from stagecut.planner.core.cluster import MAX_DEVICES, Cluster, Island, Link, Server
-from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.core.names import unknown_name
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.messages.names import unknown_name
 
 MAX_NAME = 100
 """Characters of a cluster's name in a file."""

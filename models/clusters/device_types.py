@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from stagecut.models.clusters.figures import rows
 from stagecut.planner.core.cluster import DeviceType
-from stagecut.planner.core.names import unknown_name
+from stagecut.planner.core.messages.names import unknown_name
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.units import GB, GIB, US
 

@@ -8,7 +8,7 @@ Devices on PCI Express share one root complex: an assumption, write `shared: fal
 from stagecut.models.clusters.figures import rows
 from stagecut.planner.core.catalogue import LinkUse, NamedLink
 from stagecut.planner.core.cluster import Link
-from stagecut.planner.core.names import unknown_name
+from stagecut.planner.core.messages.names import unknown_name
 from stagecut.planner.core.units import GB, US
 
 

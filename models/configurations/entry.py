@@ -12,7 +12,7 @@ from stagecut.models.configurations.values import Values
 from stagecut.models.families.bert import BertShape, bert
 from stagecut.models.families.decoder import decoder
 from stagecut.models.families.entry import ModelEntry
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 
 FILE = "config.json"

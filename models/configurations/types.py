@@ -9,7 +9,7 @@ from stagecut.models.families.decoder import Block, DecoderShape
 from stagecut.models.families.experts import Experts
 from stagecut.models.families.latent_attention import LatentAttention
 from stagecut.models.families.transformer import Attention, FeedForward
-from stagecut.planner.core.checks import require
+from stagecut.planner.core.messages.checks import require
 from stagecut.planner.core.problem import MAX_LAYERS
 
 Shape = DecoderShape | BertShape

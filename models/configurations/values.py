@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stagecut.planner.core.checks import require
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.checks import require
+from stagecut.planner.core.messages.errors import BadInputError
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "mistral": {"num_key_value_heads": 8, "sliding_window": 4096},

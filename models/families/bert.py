@@ -39,7 +39,7 @@ from stagecut.models.families.token_ends import (
     token_loss,
 )
 from stagecut.models.families.transformer import WIDTH, Residual, activation, dense_blocks, first_token, mask, norm
-from stagecut.planner.core.operators import HIDDEN, INPUT, OUTPUT, SAMPLE, SUM, Port
+from stagecut.planner.core.operators.operators import HIDDEN, INPUT, OUTPUT, SAMPLE, SUM, Port
 
 NUM_ORDERS = 2
 """Classes of next-sentence prediction."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from stagecut.models.families.operators import OperatorCounts
 from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge
-from stagecut.planner.core.operators import OUTPUT
+from stagecut.planner.core.operators.operators import OUTPUT
 from stagecut.planner.core.precision import Precision
 
 MASK_BYTES = 1

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from stagecut.models.families.chain import INDEX_BYTES, LayerCounts, layer_of
 from stagecut.models.families.operators import Dim, OperatorCounts, TensorCounts, WeightCounts, elementwise, splits
-from stagecut.planner.core.operators import INPUT, OUTPUT, SAMPLE, Port
+from stagecut.planner.core.operators.operators import INPUT, OUTPUT, SAMPLE, Port
 
 CHANNEL, CHANNEL_IN = "channel", "channel in"
 PIXELS = ("row", "column")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stagecut.models.families.chain import Chain
-from stagecut.planner.core.checks import require
+from stagecut.planner.core.messages.checks import require
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.precision import Precision
 

@@ -22,7 +22,7 @@ from stagecut.models.families.operators import (
     splits,
 )
 from stagecut.models.families.transformer import WIDTH, FeedForward, Residual
-from stagecut.planner.core.operators import DISPATCH, HIDDEN, SAMPLE, SUM, TOKEN, Port
+from stagecut.planner.core.operators.operators import DISPATCH, HIDDEN, SAMPLE, SUM, TOKEN, Port
 
 EXPERT = "expert"
 CHOICES = (SAMPLE, TOKEN, EXPERT)

@@ -10,7 +10,7 @@ A linear layer to `n` classes and cross entropy over one label:
 
 from stagecut.models.families.chain import FP32_BYTES, INDEX_BYTES, LayerCounts, layer_of
 from stagecut.models.families.operators import Dim, OperatorCounts, TensorCounts, linear, splits
-from stagecut.planner.core.operators import INPUT, OUTPUT, SAMPLE, Port
+from stagecut.planner.core.operators.operators import INPUT, OUTPUT, SAMPLE, Port
 
 CLASS, FEATURE = "class", "feature"
 NUM_CLASSES = 1000

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from stagecut.models.families.operators import Dim, OperatorCounts, TensorCounts, WeightCounts, elementwise, linear
 from stagecut.models.families.transformer import HEAD, Residual, attention_core, projection
-from stagecut.planner.core.operators import SAMPLE, TOKEN
+from stagecut.planner.core.operators.operators import SAMPLE, TOKEN
 
 LATENT, QUERY_LATENT = "latent", "query latent"
 

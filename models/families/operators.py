@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from stagecut.planner.core.operators import HIDDEN, SAMPLE, TOKEN, Operator, Port, Split, Tensor, Weight
+from stagecut.planner.core.operators.operators import HIDDEN, SAMPLE, TOKEN, Operator, Port, Split, Tensor, Weight
 from stagecut.planner.core.precision import Precision
 
 STATE = (SAMPLE, TOKEN, HIDDEN)

@@ -29,7 +29,7 @@ from stagecut.models.families.convolution import (
 from stagecut.models.families.entry import ModelEntry
 from stagecut.models.families.image_head import FEATURE, image_head
 from stagecut.models.families.operators import Dim, OperatorCounts, TensorCounts, elementwise, splits
-from stagecut.planner.core.operators import INPUT, OUTPUT, SAMPLE, SUM, Port
+from stagecut.planner.core.operators.operators import INPUT, OUTPUT, SAMPLE, SUM, Port
 
 WIDTHS = (64, 128, 256, 512)
 EXPANSION = 4

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from stagecut.models.families.chain import Chain, LayerCounts
 from stagecut.models.families.entry import ModelEntry
-from stagecut.planner.core.checks import require
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.checks import require
+from stagecut.planner.core.messages.errors import BadInputError
 
 NAME = "synthetic"
 DEFAULT_SEED = 0

@@ -28,7 +28,7 @@ from stagecut.models.families.operators import (
     vocabulary_dim,
 )
 from stagecut.models.families.transformer import Residual, mask, norm
-from stagecut.planner.core.operators import HIDDEN, INPUT, OUTPUT, SAMPLE, SUM, TOKEN, Port
+from stagecut.planner.core.operators.operators import HIDDEN, INPUT, OUTPUT, SAMPLE, SUM, TOKEN, Port
 
 POSITION = "position"
 

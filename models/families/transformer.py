@@ -52,7 +52,7 @@ from stagecut.models.families.operators import (
     linear,
     splits,
 )
-from stagecut.planner.core.operators import HIDDEN, INPUT, OUTPUT, SAMPLE, SUM, TOKEN, Port
+from stagecut.planner.core.operators.operators import HIDDEN, INPUT, OUTPUT, SAMPLE, SUM, TOKEN, Port
 
 HEAD, KEY_TOKEN, WIDTH = "head", "key token", "width"
 Inner = Callable[[str], tuple[OperatorCounts, ...]]

@@ -19,7 +19,7 @@ from stagecut.models.families.entry import ModelEntry
 from stagecut.models.families.image_head import FEATURE, NUM_CLASSES, image_head
 from stagecut.models.families.operators import Dim, TensorCounts, elementwise, linear
 from stagecut.models.families.transformer import WIDTH, mask
-from stagecut.planner.core.operators import INPUT, OUTPUT, SAMPLE
+from stagecut.planner.core.operators.operators import INPUT, OUTPUT, SAMPLE
 
 IMAGE_SIDE = 224
 IMAGE_CHANNELS = 3

@@ -17,7 +17,7 @@ from stagecut.models.families.entry import ModelEntry
 from stagecut.models.families.image_head import FEATURE, image_head
 from stagecut.models.families.operators import STATE, Dim, OperatorCounts, TensorCounts, WeightCounts, splits
 from stagecut.models.families.transformer import Residual, dense_blocks, first_token, norm
-from stagecut.planner.core.operators import HIDDEN, INPUT, OUTPUT, SAMPLE, TOKEN, Port
+from stagecut.planner.core.operators.operators import HIDDEN, INPUT, OUTPUT, SAMPLE, TOKEN, Port
 
 IMAGE_SIDE = 224
 IMAGE_CHANNELS = 3

@@ -26,7 +26,7 @@ from stagecut.models.modules.transformer_operators import (
     run_first_token,
 )
 from stagecut.models.modules.weights import init_normal
-from stagecut.planner.core.operators import HIDDEN, INPUT, SAMPLE, TOKEN, Port
+from stagecut.planner.core.operators.operators import HIDDEN, INPUT, SAMPLE, TOKEN, Port
 
 NORM_EPSILON = 1e-12
 """Devlin et al.'s released code."""

@@ -22,8 +22,8 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRot
 from stagecut.models.modules.batches import draw_classes
 from stagecut.models.modules.losses import class_loss, cross_entropy, num_counted
 from stagecut.models.modules.module_chain import CountedLoss, LayerModule, ModuleChain, Tie
-from stagecut.planner.core.checks import require
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.checks import require
+from stagecut.planner.core.messages.errors import BadInputError
 
 LONGEST_SAMPLE = 1024
 """Largest default for the tokens of a random sample."""

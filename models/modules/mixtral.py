@@ -18,7 +18,7 @@ from stagecut.models.modules.sharing import experts_styles
 from stagecut.models.modules.transformer import BlockShape, ResidualPart, init_part, last_deviation
 from stagecut.models.modules.transformer_operators import Inputs, residual_operators
 from stagecut.models.modules.weights import TRANSFORMER_DEVIATION
-from stagecut.planner.core.operators import HIDDEN, SAMPLE, TOKEN, Port
+from stagecut.planner.core.operators.operators import HIDDEN, SAMPLE, TOKEN, Port
 
 ROTARY_BASE = 1_000_000.0
 """From the released configuration."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stagecut.models.modules.operators import OperatorModule
-from stagecut.planner.core.checks import require, require_count, require_distinct
+from stagecut.planner.core.messages.checks import require, require_count, require_distinct
 
 if TYPE_CHECKING:
     import torch

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from stagecut.planner.core.operators import Port
+from stagecut.planner.core.operators.operators import Port
 
 if TYPE_CHECKING:
     from torch import Tensor

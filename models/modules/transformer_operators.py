@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from stagecut.models.modules.operators import LoopPart, OperatorModule
-from stagecut.planner.core.operators import HIDDEN, TOKEN
+from stagecut.planner.core.operators.operators import HIDDEN, TOKEN
 
 if TYPE_CHECKING:
     from stagecut.models.modules.transformer import BlockShape

@@ -14,7 +14,7 @@ from stagecut.models.modules.operators import LoopPart, OperatorModule
 from stagecut.models.modules.transformer import BlockShape, dense_layers
 from stagecut.models.modules.transformer_operators import linear_operator, norm_operator, run_first_token
 from stagecut.models.modules.weights import TRANSFORMER_DEVIATION, init_normal
-from stagecut.planner.core.operators import HIDDEN, TOKEN
+from stagecut.planner.core.operators.operators import HIDDEN, TOKEN
 
 NORM_EPSILON = 1e-6
 """Dosovitskiy et al.'s released code."""

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
+from stagecut.planner.core.numerics.tolerances import EQUAL_TIMES, RECOMPUTED
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
-from stagecut.planner.core.tolerances import EQUAL_TIMES, RECOMPUTED
 from stagecut.planner.io.documents.canonical import TreeValue
 from stagecut.planner.io.files.plan_file import input_hashes
 from stagecut.planner.io.files.plan_statements import Certificate, Provenance

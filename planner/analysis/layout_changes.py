@@ -5,8 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from stagecut.planner.analysis.layout import Layout, plans_of, play_layout, stages_short
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import Job, Recompute
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.sublot_sizes import divisors

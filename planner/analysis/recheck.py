@@ -13,8 +13,8 @@ from stagecut.planner.analysis.checks import (
 )
 from stagecut.planner.analysis.prediction import play, predict
 from stagecut.planner.analysis.stated_options import stated_options
+from stagecut.planner.core.numerics.tolerances import RECOMPUTED
 from stagecut.planner.core.result import relative_gap
-from stagecut.planner.core.tolerances import RECOMPUTED
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.io.documents.complaints import nearest

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from stagecut.planner.analysis.stated_options import stated_options
+from stagecut.planner.core.numerics.tolerances import RECOMPUTED
 from stagecut.planner.core.result import HistoryPoint, Result, Status, relative_gap
-from stagecut.planner.core.tolerances import RECOMPUTED
 from stagecut.planner.io.files.plan_file import PlanFile
 from stagecut.planner.solvers.registry import AUTO, run, solver_for
 from stagecut.planner.solvers.search.options import Observer, SolveOptions

@@ -4,8 +4,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from stagecut.planner.core.checks import require
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.checks import require
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.io.documents.complaints import nearest
 from stagecut.planner.io.files.plan_statements import OptionValue, Provenance
 from stagecut.planner.solvers.registry import SOLVERS

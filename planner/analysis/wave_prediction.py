@@ -8,7 +8,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.core.waves import LocalStep, local_staleness
-from stagecut.planner.cost.wave_costs import WaveCostModel, WaveCosts
+from stagecut.planner.cost.waves.wave_costs import WaveCostModel, WaveCosts
 from stagecut.planner.io.files.plan_statements import Provenance
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
 from stagecut.planner.io.files.wave_statements import (

@@ -14,10 +14,10 @@ from stagecut.planner.analysis.checks import (
 )
 from stagecut.planner.analysis.stated_options import stated_options
 from stagecut.planner.analysis.wave_prediction import play_waves, predict_waves
-from stagecut.planner.core.tolerances import RECOMPUTED
+from stagecut.planner.core.numerics.tolerances import RECOMPUTED
 from stagecut.planner.core.virtual_workers.wave_result import WaveResult
-from stagecut.planner.cost.wave_costs import WaveCostModel
-from stagecut.planner.cost.wave_legality import wave_faults
+from stagecut.planner.cost.waves.wave_costs import WaveCostModel
+from stagecut.planner.cost.waves.wave_legality import wave_faults
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
 

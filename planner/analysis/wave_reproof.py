@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from stagecut.planner.analysis.reproof import ClaimOutcome
 from stagecut.planner.analysis.stated_options import stated_options
 from stagecut.planner.analysis.wave_recheck import solver_of
+from stagecut.planner.core.numerics.tolerances import RECOMPUTED
 from stagecut.planner.core.result import Status
-from stagecut.planner.core.tolerances import RECOMPUTED
 from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
 from stagecut.planner.workers.wave_search import WaveObserver

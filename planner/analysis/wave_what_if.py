@@ -8,7 +8,7 @@ from stagecut.planner.analysis.wave_prediction import play_waves
 from stagecut.planner.analysis.wave_recheck import certified_waves
 from stagecut.planner.analysis.what_if import UNCHANGED, searches
 from stagecut.planner.core.cluster import Cluster
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.plan import Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status

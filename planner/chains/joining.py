@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from stagecut.planner.core.messages.visible import visible
 from stagecut.planner.core.model import Layer, SkipEdge, TimeTable
-from stagecut.planner.core.visible import visible
 
 MAX_NAME = 100
 

@@ -5,10 +5,10 @@ from functools import cached_property
 from itertools import chain, pairwise
 
 from stagecut.planner.chains.joining import seconds_of
-from stagecut.planner.core.checks import require, require_non_negative
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.checks import require, require_non_negative
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import Layer
-from stagecut.planner.core.tolerances import CANCELLED_SUM
+from stagecut.planner.core.numerics.tolerances import CANCELLED_SUM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

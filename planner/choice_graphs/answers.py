@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stagecut.planner.choice_graphs.result import ChoiceResult
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.io.documents.canonical import TreeValue
 from stagecut.planner.io.documents.input_file import read_text
 

@@ -7,7 +7,7 @@ import numpy as np
 from stagecut.planner.choice_graphs.faults import check, row_fault
 from stagecut.planner.choice_graphs.graph import IMPOSSIBLE, ChoiceGraph
 from stagecut.planner.choice_graphs.merging import merge
-from stagecut.planner.core.arrays import Bools, Ints
+from stagecut.planner.core.numerics.arrays import Bools, Ints
 
 LARGEST_TOTAL = 2**62
 """Dearest possible options and pairs must add up to less, largest usages as well: so no sum overflows 64 bits."""

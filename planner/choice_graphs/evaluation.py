@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagecut.planner.choice_graphs.graph import IMPOSSIBLE, ChoiceGraph
-from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.numerics.arrays import Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

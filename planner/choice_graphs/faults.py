@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.numerics.arrays import Bools
 
 
 def check(*faults: str) -> None:

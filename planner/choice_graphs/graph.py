@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Ints
+from stagecut.planner.core.numerics.arrays import Bools, Ints
 
 IMPOSSIBLE = 10**17
 """Costs of that much or more are never chosen. The graph stores them as exactly this."""

@@ -3,8 +3,8 @@
 import numpy as np
 
 from stagecut.planner.choice_graphs.graph import IMPOSSIBLE
-from stagecut.planner.core.arrays import Ints
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.numerics.arrays import Ints
 
 
 def merge(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagecut.planner.choice_graphs.graph import IMPOSSIBLE, ChoiceGraph
-from stagecut.planner.core.arrays import Bools, Ints
+from stagecut.planner.core.numerics.arrays import Bools, Ints
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,8 +9,8 @@ from stagecut.planner.choice_graphs.building import build
 from stagecut.planner.choice_graphs.faults import check, row_fault
 from stagecut.planner.choice_graphs.graph import ChoiceGraph
 from stagecut.planner.choice_graphs.text import Text
-from stagecut.planner.core.arrays import Ints
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.numerics.arrays import Ints
 
 _LAYOUT: dict[str, Any] = {
     "problem": {

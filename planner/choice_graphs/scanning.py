@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from stagecut.planner.core.arrays import Ints
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.numerics.arrays import Ints
+from stagecut.planner.core.numerics.compiled import compiled
 
 TABLE, FIRST_ROW, ROW, FIRST_NUMBER, NUMBER, DIGIT, DIGITS, AFTER_NUMBER, AFTER_ROW, DONE, FAULT = range(11)
 """What the scanner expects next."""

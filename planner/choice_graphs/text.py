@@ -12,8 +12,8 @@ from typing import BinaryIO, NoReturn, cast
 import numpy as np
 
 from stagecut.planner.choice_graphs.scanning import DONE, FAULT, NUM_NUMBERS, NUM_ROWS, STATE, scan
-from stagecut.planner.core.arrays import Ints
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.numerics.arrays import Ints
 from stagecut.planner.io.documents.input_file import open_input, unreadable
 
 PIECE_BYTES = 1 << 22

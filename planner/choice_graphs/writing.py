@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from stagecut.planner.choice_graphs.graph import ChoiceGraph
-from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.numerics.arrays import Ints
 from stagecut.planner.io.documents.write import write_bytes
 
 

@@ -37,7 +37,7 @@ def _end(code: int) -> None:
     import atexit
 
     from stagecut.planner.cli.process.faults import exit_code_of
-    from stagecut.planner.core.errors import OutputError
+    from stagecut.planner.core.messages.errors import OutputError
 
     try:
         sys.stdout.flush()

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.model import Layer, ModelProfile
 
 EMBEDDING, HEAD, BLOCK = "embedding", "head", "block"

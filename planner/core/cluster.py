@@ -6,16 +6,16 @@ from typing import overload
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
-from stagecut.planner.core.checks import (
+from stagecut.planner.core.curve import Points, last_slope, require_points, seconds_at, stretched
+from stagecut.planner.core.messages.checks import (
     require,
     require_count,
     require_distinct,
     require_non_negative,
     require_positive,
 )
-from stagecut.planner.core.curve import Points, last_slope, require_points, seconds_at, stretched
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.core.precision import Precision
 
 MAX_DEVICES = 100_000

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
-from stagecut.planner.core.checks import require
+from stagecut.planner.core.messages.checks import require
+from stagecut.planner.core.numerics.arrays import Floats
 
 Points = tuple[tuple[float, float], ...]
 """Measured (bytes, seconds), with strictly increasing bytes and non-decreasing seconds."""

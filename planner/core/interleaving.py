@@ -12,8 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Ints
-from stagecut.planner.core.checks import require, require_count
+from stagecut.planner.core.messages.checks import require, require_count
+from stagecut.planner.core.numerics.arrays import Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

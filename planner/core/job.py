@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal
 
-from stagecut.planner.core.checks import require, require_count, require_distinct, require_non_negative
 from stagecut.planner.core.frameworks import RULES, Framework
-from stagecut.planner.core.parallelism import Parallelism
+from stagecut.planner.core.messages.checks import require, require_count, require_distinct, require_non_negative
+from stagecut.planner.core.operators.parallelism import Parallelism
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.schedule import Schedule, can_slice
 from stagecut.planner.core.waves import Allocation, Carrier, LocalStep, ShardPlacement

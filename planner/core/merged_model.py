@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.model import Layer, ModelProfile
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

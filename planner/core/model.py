@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.checks import require, require_count, require_distinct, require_non_negative
-from stagecut.planner.core.operators import Operator
+from stagecut.planner.core.messages.checks import require, require_count, require_distinct, require_non_negative
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.operators.operators import Operator
 from stagecut.planner.core.precision import Precision
 
 

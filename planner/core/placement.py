@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stagecut.planner.core.checks import require
 from stagecut.planner.core.cluster import Cluster, Device
+from stagecut.planner.core.messages.checks import require
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
-from stagecut.planner.core.checks import require, require_count, require_distinct
+from stagecut.planner.core.messages.checks import require, require_count, require_distinct
+from stagecut.planner.core.operators.strategy import StageSharding
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import Schedule, can_slice, num_halved
 from stagecut.planner.core.share import WHOLE, Share
-from stagecut.planner.core.strategy import StageSharding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from stagecut.planner.core.cluster import Cluster
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 
 
 def with_prices(cluster: Cluster, prices: Mapping[str, float]) -> Cluster:

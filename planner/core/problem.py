@@ -5,16 +5,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stagecut.planner.core.blocks import BLOCK, Unit, units_of
-from stagecut.planner.core.checks import require
 from stagecut.planner.core.cluster import Cluster
-from stagecut.planner.core.errors import BadInputError, UnsupportedError
 from stagecut.planner.core.frameworks import RULES, FrameworkRules
 from stagecut.planner.core.job import Job
+from stagecut.planner.core.messages.checks import require
+from stagecut.planner.core.messages.errors import BadInputError, UnsupportedError
 from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.operators.strategy import MEMORY_PRICES
 from stagecut.planner.core.ranks import is_placeable
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.share import WHOLE, Share, shares_of
-from stagecut.planner.core.strategy import MEMORY_PRICES
 
 MAX_MICROBATCHES = 100_000
 """Limit per iteration, since the simulator plays every micro-batch."""

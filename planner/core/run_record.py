@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from stagecut.planner.core.checks import require, require_count, require_non_negative, require_positive
+from stagecut.planner.core.messages.checks import require, require_count, require_non_negative, require_positive
 from stagecut.planner.core.schedule import Schedule
 
 MAX_RUN_QUEUE_SHARE = 0.02

@@ -4,8 +4,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.interleaving import Interleaving
+from stagecut.planner.core.numerics.arrays import Ints
 
 
 class Schedule(StrEnum):

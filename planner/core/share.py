@@ -4,8 +4,8 @@ import itertools
 import math
 from dataclasses import dataclass, replace
 
-from stagecut.planner.core.checks import require, require_count
 from stagecut.planner.core.cluster import Cluster, Island, NetworkOverride, Server
+from stagecut.planner.core.messages.checks import require, require_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

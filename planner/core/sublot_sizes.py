@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.numerics.arrays import Ints
 
 
 @lru_cache(maxsize=4096)

@@ -8,7 +8,7 @@ each wave. The *clock* of a copy of the weights is the number of first waves of 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from stagecut.planner.core.checks import require, require_count
+from stagecut.planner.core.messages.checks import require, require_count
 
 
 class LocalStep(StrEnum):

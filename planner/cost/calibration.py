@@ -13,10 +13,10 @@ from itertools import groupby
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.cluster import DeviceType
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
+from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.core.run_record import ErrorSpread, RunRecord, StageRecord, relative_error
 from stagecut.planner.cost.layer_times import layer_times
 from stagecut.planner.cost.least_squares import least_squares_above

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.cluster import UNLIMITED, AllReduceTable, Cluster, Island, Link, slowest
+from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.share import WHOLE, Share
 from stagecut.planner.cost.links import crosses_hosts, link_between_hosts

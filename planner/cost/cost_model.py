@@ -7,13 +7,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.cluster import Link
+from stagecut.planner.core.numerics.arrays import Floats
+from stagecut.planner.core.operators.strategy import MEMORY_PRICES, StageSharding
 from stagecut.planner.core.placement import DeviceGroup, Placement, device_group_of
 from stagecut.planner.core.plan import Plan, Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.share import WHOLE, Share, cluster_share, device_names
-from stagecut.planner.core.strategy import MEMORY_PRICES, StageSharding
 from stagecut.planner.cost.links import half_transfer_s, link_between, route_between, sync_route
 from stagecut.planner.cost.plan_costs import Halves, PlanCosts, Sublots
 from stagecut.planner.cost.stage_costs import StageCostModel, StageCosts

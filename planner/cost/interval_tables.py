@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.strategy import LayerStrategy
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.operators.strategy import LayerStrategy
 from stagecut.planner.sharding.layer_costs import LARGEST, Cost
 from stagecut.planner.sharding.layer_tables import LayerTable
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.cluster import DeviceType
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.numerics.arrays import Floats
 
 BACKWARD_PER_FORWARD = 2.0
 """A backward computes the gradients of inputs and of weights: twice the work of the forward."""

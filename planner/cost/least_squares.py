@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats
-from stagecut.planner.core.tolerances import LEAST_SQUARES
+from stagecut.planner.core.numerics.arrays import Bools, Floats
+from stagecut.planner.core.numerics.tolerances import LEAST_SQUARES
 
 
 def least_squares_above(matrix: Floats, target: Floats, *, least: float) -> Floats:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 
-from stagecut.planner.core.arrays import Floats
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import AUTO, Recompute
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.core.placement import DeviceGroup
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.problem import Problem

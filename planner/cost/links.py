@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.cluster import Cluster, Link, slowest
+from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.core.placement import DeviceGroup, Placement
 from stagecut.planner.core.share import WHOLE, Share
 

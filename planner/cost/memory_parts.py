@@ -6,11 +6,11 @@ from operator import add
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.interleaving import in_flight
 from stagecut.planner.core.layer_graphs.layer_operators import operators_of
+from stagecut.planner.core.numerics.arrays import Floats
+from stagecut.planner.core.operators.strategy import StageSharding
 from stagecut.planner.core.plan import Plan, Stage
-from stagecut.planner.core.strategy import StageSharding
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.meshes import mesh_of
 from stagecut.planner.cost.plan_costs import PlanCosts

@@ -8,8 +8,8 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from stagecut.planner.core.checks import require
 from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.core.messages.checks import require
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.share import WHOLE, Share
 from stagecut.planner.cost.collectives import exchange_of

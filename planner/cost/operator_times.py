@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.cluster import DeviceType
 from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.model import ModelProfile
-from stagecut.planner.core.operators import INPUT, Operator
+from stagecut.planner.core.numerics.arrays import Floats
+from stagecut.planner.core.operators.operators import INPUT, Operator
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.cost.layer_times import layer_times
 from stagecut.planner.sharding.layer_costs import LayerWork

@@ -6,8 +6,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.interleaving import Interleaving, in_flight
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import Schedule
 

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.cluster import Cluster, DeviceType
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.operators.strategy import MEMORY_PRICES, StageSharding
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.share import Share
-from stagecut.planner.core.strategy import MEMORY_PRICES, StageSharding
 from stagecut.planner.cost.interval_tables import IntervalTable, cheapest_strategies, interval_table
 from stagecut.planner.cost.meshes import meshes_of
 from stagecut.planner.cost.operator_times import layer_works

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.layer_graphs.sharding_faults import partial_faults, strategy_faults
 from stagecut.planner.core.model import Layer
-from stagecut.planner.core.parallelism import allows
+from stagecut.planner.core.operators.parallelism import allows
+from stagecut.planner.core.operators.strategy import LayerStrategy
 from stagecut.planner.core.plan import Stage
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.strategy import LayerStrategy
 
 
 def sharding_faults(problem: Problem, stage: Stage, micro_batch: int) -> Iterator[str]:

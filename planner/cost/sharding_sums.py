@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import Optimizer
-from stagecut.planner.core.operators import INPUT, OUTPUT, Operator
-from stagecut.planner.core.strategy import LayerStrategy, StageSharding, Strategy
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.numerics.arrays import Floats
+from stagecut.planner.core.operators.operators import INPUT, OUTPUT, Operator
+from stagecut.planner.core.operators.strategy import LayerStrategy, StageSharding, Strategy
 from stagecut.planner.sharding.edges import EdgeCosts, TensorEnds, edge_costs
 from stagecut.planner.sharding.layer_costs import LARGEST, Cost, LayerWork
 from stagecut.planner.sharding.layers import returned

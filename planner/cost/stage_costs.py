@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.cluster import Cluster, DeviceType
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.core.operators.strategy import StageSharding
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.share import Share
-from stagecut.planner.core.strategy import StageSharding
 from stagecut.planner.cost.collectives import AllReduce, exchange_of
 from stagecut.planner.cost.layer_times import layer_times, parts
 from stagecut.planner.cost.meshes import mesh_of

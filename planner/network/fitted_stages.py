@@ -4,10 +4,10 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.tolerances import PREFIX_SUM
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Variant
-from stagecut.planner.core.tolerances import PREFIX_SUM
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.stage_costs import StageCosts, first_fitting
 from stagecut.planner.network.arcs import Arcs

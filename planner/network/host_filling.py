@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from stagecut.planner.core.cluster import Cluster
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.network.device_groups import PlacedGroup
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import Schedule, warmup_depth

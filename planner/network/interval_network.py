@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.tolerances import PATH_SUM
 from stagecut.planner.core.problem import Variant
-from stagecut.planner.core.tolerances import PATH_SUM
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.links import half_transfer_s
 from stagecut.planner.network.host_states import Crossing, HostStates, build_host_states

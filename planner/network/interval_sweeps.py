@@ -6,8 +6,8 @@ transfers have shape (crossings, L). Labels of entries have shape (entries, L), 
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.compiled import compiled
 
 
 @compiled

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
-from stagecut.planner.core.tolerances import PATH_SUM
+from stagecut.planner.core.numerics.arrays import Floats
+from stagecut.planner.core.numerics.tolerances import PATH_SUM
 from stagecut.planner.network.rows import Rows
 
 

@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.compiled import compiled
-from stagecut.planner.core.tolerances import PATH_SUM
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.compiled import compiled
+from stagecut.planner.core.numerics.tolerances import PATH_SUM
 from stagecut.planner.network.allreduce_queues import NO_QUEUES, AllReduceQueues, Lengths, home_of_queue, queue_after
 from stagecut.planner.network.graph import SortedArcs
 from stagecut.planner.network.link_loads import NO_LOADS, LinkLoads, LoadLengths, arc_loads, load_row, loads_after

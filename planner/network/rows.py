@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.schedule import Schedule, pair_loops
 from stagecut.planner.network.allreduce_queues import AllReduceQueues, build_queues
 from stagecut.planner.network.link_loads import LinkLoads, build_loads

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.cluster import Cluster
-from stagecut.planner.core.errors import StoppedError
+from stagecut.planner.core.messages.errors import StoppedError
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.cost.cost_model import CostModel

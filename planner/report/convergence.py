@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.messages.visible import visible
+from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.units import format_seconds
-from stagecut.planner.core.visible import visible
 from stagecut.planner.report.images import ImageFormat, encoded, label_times, reproducible
 from stagecut.planner.report.labels import percent_label
 

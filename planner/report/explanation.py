@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from stagecut.planner.analysis.what_if import WhatIfOutcome
+from stagecut.planner.core.numerics.tolerances import NOTICEABLE
 from stagecut.planner.core.plan import Plan
-from stagecut.planner.core.tolerances import NOTICEABLE
 from stagecut.planner.core.units import format_seconds
 from stagecut.planner.report.labels import bytes_label, device_label, percent_label, seconds_label
 from stagecut.planner.report.summary import comparison_row

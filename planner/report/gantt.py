@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.messages.visible import visible
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.units import format_seconds
-from stagecut.planner.core.visible import visible
 from stagecut.planner.cost.plan_costs import TaskKind
 from stagecut.planner.report.images import ImageFormat, encoded, label_times, reproducible
 from stagecut.planner.report.labels import lane_labels, percent_label

@@ -8,13 +8,13 @@ import numpy as np
 
 from stagecut.planner.core.cluster import Link
 from stagecut.planner.core.curve import Points
+from stagecut.planner.core.messages.visible import visible
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.result import OwnObjective, Result, Status
 from stagecut.planner.core.share import Share
 from stagecut.planner.core.units import format_bytes, format_seconds
 from stagecut.planner.core.virtual_workers.wave_result import WaveResult
-from stagecut.planner.core.visible import visible
 from stagecut.planner.simulator.timeline import Timeline
 
 UNKNOWN = "-"

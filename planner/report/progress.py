@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from stagecut.planner.core.messages.visible import visible
 from stagecut.planner.core.result import HistoryPoint, relative_gap
-from stagecut.planner.core.visible import visible
 from stagecut.planner.report.labels import percent_label, seconds_label
 from stagecut.planner.report.visible_stream import drawn_on
 

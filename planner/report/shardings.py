@@ -3,8 +3,8 @@
 from rich.table import Table
 
 from stagecut.planner.core.layer_graphs.layer_operators import operators_of
+from stagecut.planner.core.operators.strategy import LayerStrategy
 from stagecut.planner.core.result import Status
-from stagecut.planner.core.strategy import LayerStrategy
 from stagecut.planner.core.units import format_seconds
 from stagecut.planner.io.documents.canonical import TreeValue
 from stagecut.planner.report.labels import UNKNOWN, bytes_label, counted_label, percent_label

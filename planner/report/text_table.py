@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stagecut.planner.core.visible import visible
+from stagecut.planner.core.messages.visible import visible
 from stagecut.planner.report.visible_stream import drawn_on
 
 PLAIN_WIDTH = 1000

@@ -3,8 +3,8 @@
 import math
 
 from stagecut.planner.choice_graphs.result import ChoiceResult
+from stagecut.planner.core.numerics.tolerances import RECOMPUTED
 from stagecut.planner.core.result import Result, Status, StopCause
-from stagecut.planner.core.tolerances import RECOMPUTED
 from stagecut.planner.core.units import format_bytes, format_seconds
 from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.cost.time_basis import Basis, TimeBasis

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
-from stagecut.planner.core.visible import visible_lines
+from stagecut.planner.core.messages.visible import visible_lines
 
 
 class VisibleStream:
@@ -17,7 +17,7 @@ class VisibleStream:
         self.below = below
 
     def write(self, text: str) -> int:
-        """See :func:`stagecut.planner.core.visible.visible_lines`."""
+        """See :func:`stagecut.planner.core.messages.visible.visible_lines`."""
         self.below.write(visible_lines(text))
         return len(text)
 

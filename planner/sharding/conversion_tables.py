@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.cluster import UNLIMITED
+from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.sharding.collectives import Collective
 from stagecut.planner.sharding.conversions import Step, steps_between
 from stagecut.planner.sharding.mesh import Mesh, MeshAxis

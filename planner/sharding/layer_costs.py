@@ -5,8 +5,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.operators import Operator
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.operators.operators import Operator
 from stagecut.planner.sharding.options import Column, Options
 
 

@@ -6,8 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.operators import INPUT, OUTPUT
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.operators.operators import INPUT, OUTPUT
 from stagecut.planner.sharding.conversion_tables import all_placements, conversion_seconds, number_of
 from stagecut.planner.sharding.layer_costs import LayerWork
 from stagecut.planner.sharding.layers import returned

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.strategy import LayerStrategy
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.operators.strategy import LayerStrategy
 from stagecut.planner.sharding.layer_costs import Cost, LayerWork, Prices, best_storage, priced, strategy_costs
 from stagecut.planner.sharding.layer_edges import LAYER_BEFORE, LayerEdges
 from stagecut.planner.sharding.mesh import Mesh

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from math import sqrt
 
-from stagecut.planner.core.operators import Operator
+from stagecut.planner.core.operators.operators import Operator
 
 
 def least_words(rows: float, columns: float, inner: float, *, num_devices: int) -> float:

@@ -6,8 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from stagecut.planner.core.checks import require, require_count
 from stagecut.planner.core.cluster import AllReduceTable, Link
+from stagecut.planner.core.messages.checks import require, require_count
 from stagecut.planner.sharding.collectives import Collective, ring_steps
 from stagecut.planner.sharding.placements import Placements, Shard
 

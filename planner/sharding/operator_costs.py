@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stagecut.planner.core.job import Optimizer
-from stagecut.planner.core.operators import Operator, Weight
-from stagecut.planner.core.strategy import Strategy, WeightStorage
+from stagecut.planner.core.operators.operators import Operator, Weight
+from stagecut.planner.core.operators.strategy import Strategy, WeightStorage
 from stagecut.planner.sharding.collectives import Collective, sent_bytes
 from stagecut.planner.sharding.mesh import Mesh
 from stagecut.planner.sharding.placements import PARTIAL

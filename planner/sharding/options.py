@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.job import Optimizer
-from stagecut.planner.core.operators import SAMPLE, Operator
-from stagecut.planner.core.parallelism import Parallelism, allows
-from stagecut.planner.core.strategy import Strategy
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.operators.operators import SAMPLE, Operator
+from stagecut.planner.core.operators.parallelism import Parallelism, allows
+from stagecut.planner.core.operators.strategy import Strategy
 from stagecut.planner.sharding.conversion_tables import number_of
 from stagecut.planner.sharding.mesh import Mesh
 from stagecut.planner.sharding.operator_costs import OperatorCosts, operator_costs

@@ -15,8 +15,8 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from stagecut.planner.core.operators import Operator, Port, Tensor, Weight
-from stagecut.planner.core.strategy import PARTIAL_SUMS, WHOLE_LOOP, Strategy, WeightStorage
+from stagecut.planner.core.operators.operators import Operator, Port, Tensor, Weight
+from stagecut.planner.core.operators.strategy import PARTIAL_SUMS, WHOLE_LOOP, Strategy, WeightStorage
 from stagecut.planner.sharding.placements import PARTIAL, REPLICATE, AxisPlacement, Placements, Shard
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from stagecut.planner.core.operators import SAMPLE, TOKEN, Operator
-from stagecut.planner.core.parallelism import ATTENTION, EXPERT
-from stagecut.planner.core.strategy import WHOLE_LOOP, LayerStrategy, Strategy, WeightStorage
+from stagecut.planner.core.operators.operators import SAMPLE, TOKEN, Operator
+from stagecut.planner.core.operators.parallelism import ATTENTION, EXPERT
+from stagecut.planner.core.operators.strategy import WHOLE_LOOP, LayerStrategy, Strategy, WeightStorage
 from stagecut.planner.sharding.placements import PARTIAL
 from stagecut.planner.sharding.strategies import weight_gradient_placements
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from stagecut.planner.choice_graphs.building import LARGEST_TOTAL, build
 from stagecut.planner.choice_graphs.graph import IMPOSSIBLE, ChoiceGraph
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.sharding_search.case import ShardingCase
 from stagecut.planner.sharding_search.options import OptionCosts
 

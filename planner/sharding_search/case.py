@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from stagecut.planner.core.checks import require, require_count
 from stagecut.planner.core.cluster import DeviceType
 from stagecut.planner.core.job import Optimizer
+from stagecut.planner.core.messages.checks import require, require_count
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.sharding.mesh import Mesh
 

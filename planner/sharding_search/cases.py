@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from stagecut.planner.core.checks import require
 from stagecut.planner.core.cluster import Cluster
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import Optimizer
+from stagecut.planner.core.messages.checks import require
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.cost.meshes import mesh_of, meshes_of

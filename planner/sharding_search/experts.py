@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from stagecut.planner.core.model import Layer
-from stagecut.planner.core.operators import HIDDEN, SAMPLE, TOKEN, Operator
-from stagecut.planner.core.strategy import WHOLE_LOOP, Strategy, WeightStorage
+from stagecut.planner.core.operators.operators import HIDDEN, SAMPLE, TOKEN, Operator
+from stagecut.planner.core.operators.strategy import WHOLE_LOOP, Strategy, WeightStorage
 from stagecut.planner.sharding.strategies import strategies
 from stagecut.planner.sharding_search.case import ShardingCase
 from stagecut.planner.sharding_search.options import Allowed

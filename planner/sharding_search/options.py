@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats
 from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.model import ModelProfile
-from stagecut.planner.core.operators import INPUT, Operator
-from stagecut.planner.core.strategy import Strategy
+from stagecut.planner.core.numerics.arrays import Bools, Floats
+from stagecut.planner.core.operators.operators import INPUT, Operator
+from stagecut.planner.core.operators.strategy import Strategy
 from stagecut.planner.sharding.layers import saved_input_bytes
 from stagecut.planner.sharding.operator_costs import OperatorCosts, operator_costs
 from stagecut.planner.sharding.strategies import input_placements, strategies

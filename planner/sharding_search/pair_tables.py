@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
-from stagecut.planner.core.operators import Tensor
-from stagecut.planner.core.strategy import Strategy
+from stagecut.planner.core.numerics.arrays import Floats
+from stagecut.planner.core.operators.operators import Tensor
+from stagecut.planner.core.operators.strategy import Strategy
 from stagecut.planner.sharding.conversions import conversion
 from stagecut.planner.sharding.layers import returned
 from stagecut.planner.sharding.mesh import Mesh

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Unpack
 
 from stagecut.planner.choice_graphs.solving.solve import solve
+from stagecut.planner.core.numerics.tolerances import RECOMPUTED
 from stagecut.planner.core.result import Status
-from stagecut.planner.core.tolerances import RECOMPUTED
 from stagecut.planner.core.units import format_bytes
 from stagecut.planner.sharding_search.case import ShardingCase
 from stagecut.planner.sharding_search.coordinate_descent import coordinate_descent

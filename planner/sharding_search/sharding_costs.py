@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.model import ModelProfile
-from stagecut.planner.core.operators import Tensor
+from stagecut.planner.core.operators.operators import Tensor
 from stagecut.planner.cost.operator_times import layer_works
 from stagecut.planner.sharding.edges import EdgeCosts, TensorEnds, edge_costs
 from stagecut.planner.sharding.layers import saved_input_bytes

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagecut.planner.choice_graphs.graph import ChoiceGraph
-from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.layer_graphs.layer_operators import operators_of
-from stagecut.planner.core.strategy import LayerStrategy, Strategy
+from stagecut.planner.core.numerics.arrays import Floats
+from stagecut.planner.core.operators.strategy import LayerStrategy, Strategy
 from stagecut.planner.cost.operator_times import layer_works
 from stagecut.planner.sharding_search.assembling import assembled, unit_of
 from stagecut.planner.sharding_search.case import ShardingCase

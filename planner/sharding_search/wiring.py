@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.model import Layer, ModelProfile
-from stagecut.planner.core.operators import INPUT, OUTPUT, Port, Tensor
+from stagecut.planner.core.operators.operators import INPUT, OUTPUT, Port, Tensor
 from stagecut.planner.sharding.layers import saved_input_bytes
 
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Ints
-from stagecut.planner.core.checks import require, require_count
 from stagecut.planner.core.interleaving import Interleaving
+from stagecut.planner.core.messages.checks import require, require_count
+from stagecut.planner.core.numerics.arrays import Ints
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.sublot_sizes import sublot_lengths

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats
+from stagecut.planner.core.numerics.arrays import Bools, Floats
 from stagecut.planner.cost.plan_costs import PlanCosts, TaskKind
 from stagecut.planner.simulator.bounds import bound_rows
 from stagecut.planner.simulator.timeline import Timeline

@@ -41,7 +41,7 @@ Interleaved plans have rows of their own, see :mod:`stagecut.planner.simulator.i
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.core.schedule import Schedule, pair_loops
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.chains import Chains, chains_of

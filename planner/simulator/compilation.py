@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Ints
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.numerics.arrays import Ints
 from stagecut.planner.core.sublot_sizes import sublot_cuts
 from stagecut.planner.cost.plan_costs import SublotCut, TaskKind
 from stagecut.planner.simulator.action_lists import (

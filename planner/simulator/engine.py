@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.compilation import interleaved_graph, pipeline_graph, sublot_graph
 from stagecut.planner.simulator.event_loop import game_of, play, queues

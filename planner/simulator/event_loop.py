@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.compiled import compiled
 from stagecut.planner.cost.plan_costs import TaskKind
 from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph
 from stagecut.planner.simulator.routes import Routes

@@ -28,8 +28,8 @@ and per stage, by the list of its device group,
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.interleaving import Interleaving
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.chains import Chains, chains_of
 from stagecut.planner.simulator.interleaved_ways_home import earliest_end_s

@@ -5,7 +5,7 @@ then is served in this order (docs/bounds.md): the all-reduce of the first stage
 that last gradient. The all-reduces of the further stages come at some time after the first one of their device group.
 """
 
-from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.ways_home import served
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.chains import Chains
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from stagecut.planner.core.job import AUTO
+from stagecut.planner.core.numerics.tolerances import WORTHWHILE_SLICING
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.tolerances import WORTHWHILE_SLICING
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.bounds import lower_bound

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.sublot_sizes import sublot_cuts
 from stagecut.planner.cost.plan_costs import PlanCosts, Sublots, TaskKind
 from stagecut.planner.sublots.staircases import staircases_behind

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.cost.plan_costs import PlanCosts, TaskKind
 from stagecut.planner.simulator.engine import graph_of, run
 from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph, duration_table

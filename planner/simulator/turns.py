@@ -14,7 +14,7 @@ With PF, PB, F, B, c, k, M as in :mod:`stagecut.planner.simulator.bounds` and W 
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.chains import Chains
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result
 from stagecut.planner.solvers.exact.fluid_bound import fluid_bounds

@@ -16,10 +16,10 @@ from itertools import product
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.checks import require
+from stagecut.planner.core.messages.checks import require
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.tolerances import LABEL_SUM
 from stagecut.planner.core.sublot_sizes import is_union
-from stagecut.planner.core.tolerances import LABEL_SUM
 from stagecut.planner.sublots.process_chain import ProcessChain
 from stagecut.planner.sublots.staircases import arrivals, completions, least_remaining, makespan_s, remaining
 

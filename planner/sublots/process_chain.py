@@ -15,8 +15,8 @@ from functools import cached_property
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.checks import require
+from stagecut.planner.core.messages.checks import require
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.sublot_sizes import sublot_cuts
 
 

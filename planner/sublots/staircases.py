@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.sublots.process_chain import ProcessChain
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.tolerances import MIP_BOUND
+from stagecut.planner.core.numerics.tolerances import MIP_BOUND
 from stagecut.planner.workers.columns import Column, with_stages
 from stagecut.planner.workers.link_rows import LinkRows
 from stagecut.planner.workers.packing import LoadRow, pack

@@ -11,7 +11,7 @@ from itertools import islice
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.workers.rows.chain_program import Chain, SuffixValues
 from stagecut.planner.workers.rows.chains import Chains
 from stagecut.planner.workers.rows.kinds import Counts, Resource

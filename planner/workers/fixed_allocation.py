@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 from stagecut.planner.core.job import AUTO
-from stagecut.planner.core.tolerances import ALMOST_ZERO
+from stagecut.planner.core.numerics.tolerances import ALMOST_ZERO
 from stagecut.planner.core.waves import LocalStep
-from stagecut.planner.cost.wave_legality import most_in_flight
+from stagecut.planner.cost.waves.wave_legality import most_in_flight
 from stagecut.planner.workers.building import Seats, plan_of, worker_of
 from stagecut.planner.workers.paper_partition import paper_chain
 from stagecut.planner.workers.rows.chain_program import Chain

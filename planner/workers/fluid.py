@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
-from stagecut.planner.core.tolerances import ALMOST_ZERO
+from stagecut.planner.core.numerics.arrays import Floats
+from stagecut.planner.core.numerics.tolerances import ALMOST_ZERO
 from stagecut.planner.core.waves import LocalStep
 from stagecut.planner.solvers.search.highs import LinearProgram, solve_linear
 from stagecut.planner.workers.rows.row_tables import RowTables

@@ -7,7 +7,7 @@ import numpy as np
 
 from stagecut.planner.core.job import AUTO
 from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
-from stagecut.planner.cost.wave_legality import most_in_flight
+from stagecut.planner.cost.waves.wave_legality import most_in_flight
 from stagecut.planner.workers.building import Seats
 from stagecut.planner.workers.fixed_allocation import offer_workers
 from stagecut.planner.workers.rows.chain_program import Chain

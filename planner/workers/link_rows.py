@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stagecut.planner.core.tolerances import MIP_BOUND
+from stagecut.planner.core.numerics.tolerances import MIP_BOUND
 from stagecut.planner.workers.columns import Column, chain_load_s
 from stagecut.planner.workers.packing import LoadRow
 from stagecut.planner.workers.rows.chain_program import Chain, SuffixValues

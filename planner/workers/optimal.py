@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from stagecut.planner.core.job import AUTO
 from stagecut.planner.core.waves import LocalStep
-from stagecut.planner.cost.wave_legality import most_in_flight
+from stagecut.planner.cost.waves.wave_legality import most_in_flight
 from stagecut.planner.workers.building import Seats, seats_of
 from stagecut.planner.workers.cases import Case, Packed, lightest_within, packing_within
 from stagecut.planner.workers.exhaustion import exhaust

@@ -29,8 +29,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.core.tolerances import MIP_BOUND
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.tolerances import MIP_BOUND
 from stagecut.planner.solvers.search.highs import IntegerAnswer, LinearProgram, SolveOutcome, solve_integer
 from stagecut.planner.workers.rows.kinds import Counts
 from stagecut.planner.workers.wave_search import WaveSearch

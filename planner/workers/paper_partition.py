@@ -8,7 +8,7 @@ import itertools
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.workers.rows.chain_program import Chain
 from stagecut.planner.workers.rows.chains import Chains
 from stagecut.planner.workers.rows.kinds import Counts

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from stagecut.planner.core.tolerances import ALMOST_ZERO
+from stagecut.planner.core.numerics.tolerances import ALMOST_ZERO
 from stagecut.planner.core.waves import LocalStep
 from stagecut.planner.workers.building import Seats, seats_of
 from stagecut.planner.workers.fixed_allocation import offer_chains, settings

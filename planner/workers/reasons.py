@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.job import AUTO
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.units import format_bytes
 from stagecut.planner.core.waves import LocalStep
 from stagecut.planner.workers.rows.kinds import Counts

@@ -6,8 +6,8 @@ from typing import Unpack
 
 import numpy as np
 
-from stagecut.planner.core.checks import require
 from stagecut.planner.core.job import AUTO
+from stagecut.planner.core.messages.checks import require
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.core.waves import Allocation, LocalStep

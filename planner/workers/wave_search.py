@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Unpack
 
 from stagecut.planner.core.job import AUTO
+from stagecut.planner.core.numerics.tolerances import EQUAL_TIMES
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status, StopCause
-from stagecut.planner.core.tolerances import EQUAL_TIMES
 from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.virtual_workers.wave_result import WaveResult
-from stagecut.planner.cost.wave_costs import WaveCostModel, WaveCosts
+from stagecut.planner.cost.waves.wave_costs import WaveCostModel, WaveCosts
 from stagecut.planner.simulator.waves.steady import steady_state
 from stagecut.planner.solvers.search.budget import Budget, RunLimits
 from stagecut.planner.solvers.search.interruption import uninterrupted

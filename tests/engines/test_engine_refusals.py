@@ -2,7 +2,7 @@
 
 import pytest
 
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
 from tests.exported_plans import CASES, exported
 
 REFUSED = [(name, framework) for name, case in CASES.items() for framework in case.refused]

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.operators.strategy import WHOLE_LOOP, LayerStrategy, StageSharding, Strategy
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.share import Share
-from stagecut.planner.core.strategy import WHOLE_LOOP, LayerStrategy, StageSharding, Strategy
 from stagecut.planner.io.documents.canonical import format_json
 from stagecut.planner.io.documents.tree import parse_document
 from stagecut.planner.io.files.cluster import read_cluster

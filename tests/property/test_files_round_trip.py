@@ -9,8 +9,8 @@ from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
 from stagecut.planner.core.cluster import AllReduceTable, Cluster, DeviceType, Island, Link, NetworkOverride, Server
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import ACTION_OVERHEAD_S, AUTO, Job, Optimizer, Recompute
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.precision import Precision

@@ -8,9 +8,9 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from stagecut.planner.core.cluster import UNLIMITED, Cluster, DeviceType, Island, Server
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.frameworks import RULES, Framework, RankOrder
 from stagecut.planner.core.job import Job, Recompute, standard_optimizer
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import Layer, ModelProfile
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem

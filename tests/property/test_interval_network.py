@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stagecut.planner.core.job import AUTO
-from stagecut.planner.core.tolerances import PATH_SUM
+from stagecut.planner.core.numerics.tolerances import PATH_SUM
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.interval_network import build_intervals
 from stagecut.planner.network.pruning import arc_prices

@@ -13,7 +13,7 @@ from stagecut.planner.chains.chain import chain_of
 from stagecut.planner.chains.merging import merged_groups
 from stagecut.planner.chains.ordering import smallest_order
 from stagecut.planner.chains.task_graph import TaskGraph, Tensor, Weights
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import Layer, TimeTable
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.io.documents.tree import parse_document

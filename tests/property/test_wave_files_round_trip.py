@@ -5,8 +5,8 @@ import dataclasses
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import AUTO, WaveChoices
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.plan import Stage
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem

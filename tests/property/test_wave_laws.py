@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
-from stagecut.planner.cost.wave_costs import WaveCosts
+from stagecut.planner.cost.waves.wave_costs import WaveCosts
 from stagecut.planner.simulator.engine import iteration_times
 from stagecut.planner.simulator.waves.network import WaveKind, network_of
 from stagecut.planner.simulator.waves.play import Play

@@ -8,8 +8,8 @@ from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.waves import Carrier, LocalStep, ShardPlacement
-from stagecut.planner.cost.wave_costs import WaveCostModel
-from stagecut.planner.cost.wave_legality import wave_faults
+from stagecut.planner.cost.waves.wave_costs import WaveCostModel
+from stagecut.planner.cost.waves.wave_legality import wave_faults
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.workers.solving import solve_waves
 from tests.property.strategies import TYPE_NAMES, clusters, models

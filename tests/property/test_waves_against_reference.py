@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagecut.planner.core.waves import Carrier, LocalStep
-from stagecut.planner.cost.wave_costs import WaveCosts
+from stagecut.planner.cost.waves.wave_costs import WaveCosts
 from stagecut.planner.simulator.waves.network import WaveKind
 from stagecut.planner.simulator.waves.timeline import simulate_waves
 from tests.reference_waves import Reference

@@ -28,7 +28,7 @@ from benchmarks.problems.generated_clusters import pods
 from benchmarks.problems.registry import BALANCE, BALANCE_OF_BLOCKS, SCALING, SETS, SMOKE
 from benchmarks.problems.specs import COMPARED
 from benchmarks.report import pages, results
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.result import HistoryPoint, Result, Status
 from stagecut.planner.cost.cost_model import CostModel

@@ -12,7 +12,7 @@ from benchmarks.problems.described_clusters import described, is_described
 from benchmarks.problems.drawn import DEVICES, DRAWN, drawn
 from benchmarks.problems.registry import HARD
 from stagecut.models import cluster_names
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 
 ANSWER = Answer(
     status="optimal",

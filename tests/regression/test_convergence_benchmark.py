@@ -14,7 +14,7 @@ from benchmarks.report import pages, results
 from stagecut.executor.waves.setting.data import sharded
 from stagecut.planner.core.job import WaveChoices
 from stagecut.planner.core.waves import Allocation
-from stagecut.planner.cost.wave_costs import WaveCostModel
+from stagecut.planner.cost.waves.wave_costs import WaveCostModel
 from stagecut.planner.simulator.waves.network import WaveKind
 from stagecut.planner.simulator.waves.play import WaveSpan
 from stagecut.planner.simulator.waves.timeline import simulate_waves

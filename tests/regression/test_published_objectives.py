@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from stagecut.planner.cli.main import main
 from stagecut.planner.core.cluster import Cluster, Island, Link, Server
 from stagecut.planner.core.job import Optimizer
+from stagecut.planner.core.numerics.tolerances import PIPER_LOAD
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.tolerances import PIPER_LOAD
 from stagecut.planner.io.files.profile import read_profile
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions

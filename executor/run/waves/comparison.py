@@ -20,7 +20,7 @@ from stagecut.executor.waves.stage_worker import StageWorker
 from stagecut.executor.waves.state import optimizer_states
 from stagecut.executor.waves.team import WaveTeam
 from stagecut.models.modules.module_chain import ModuleChain
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.run_record import CheckRecord
 from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.waves import LocalStep

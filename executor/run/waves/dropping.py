@@ -8,7 +8,7 @@ from stagecut.executor.ranks.root_cause import root_cause
 from stagecut.executor.run.options import RunOptions
 from stagecut.executor.waves.setting.layout import WaveLayout
 from stagecut.executor.waves.setting.report import WaveReport
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.virtual_workers.wave_run_record import DroppedWorker
 from stagecut.planner.core.waves import Carrier, LocalStep

@@ -20,7 +20,7 @@ from stagecut.executor.waves.setting.report import WaveReport
 from stagecut.executor.waves.stage_worker import StageWorker
 from stagecut.executor.waves.team import WaveTeam
 from stagecut.planner.core.run_record import RunMode
-from stagecut.planner.cost.wave_costs import WaveCostModel
+from stagecut.planner.cost.waves.wave_costs import WaveCostModel
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
 
 

@@ -10,8 +10,8 @@ from stagecut.executor.run.waves.comparison import check_checkable
 from stagecut.executor.run.waves.dropping import check_droppable, crews_of
 from stagecut.executor.waves.setting.execution import WaveExecution, WaveTraining
 from stagecut.executor.waves.setting.layout import WaveLayout
-from stagecut.planner.core.cores import usable_cores
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.numerics.cores import usable_cores
 from stagecut.planner.core.run_record import RunMode
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
 

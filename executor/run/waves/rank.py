@@ -22,7 +22,7 @@ from stagecut.executor.waves.loading import load_waves
 from stagecut.executor.waves.setting.layout import WaveLayout
 from stagecut.executor.waves.setting.report import WaveReport
 from stagecut.executor.waves.setting.waits import Transfer, WaveSpan
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
 
 

@@ -16,7 +16,7 @@ from stagecut.planner.core.virtual_workers.wave_run_record import (
     WaveWaits,
     WaveWorkerRecord,
 )
-from stagecut.planner.cost.wave_costs import WaveCostModel
+from stagecut.planner.cost.waves.wave_costs import WaveCostModel
 from stagecut.planner.io.documents.canonical import sha256_of
 from stagecut.planner.io.files.plan_file import input_hashes
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile, to_tree

@@ -12,7 +12,7 @@ from stagecut.executor.schedule.messages import Message
 from stagecut.executor.transport.interface import Pending, Transport
 from stagecut.executor.waves.setting.waits import Waits
 from stagecut.executor.waves.setting.wave_pace import WavePace
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.simulator.action_lists import Op
 
 WINDOW = 1 << 20

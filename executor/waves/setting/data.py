@@ -8,7 +8,7 @@ from torch import Tensor
 
 from stagecut.executor.play.batch import Batch, Tensors
 from stagecut.executor.play.stage import as_state
-from stagecut.planner.core.checks import require
+from stagecut.planner.core.messages.checks import require
 from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 
 WaveData = Callable[[int, int], Batch]

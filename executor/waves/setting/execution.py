@@ -15,7 +15,7 @@ from stagecut.executor.play.stage import StageModule
 from stagecut.executor.waves.setting.layout import Part, WaveLayout
 from stagecut.executor.waves.setting.schemes import Merge, Scheme, scheme_of
 from stagecut.models.modules.module_chain import ModuleChain
-from stagecut.planner.core.checks import require
+from stagecut.planner.core.messages.checks import require
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.waves import Carrier

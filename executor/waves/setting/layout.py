@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from stagecut.planner.core.checks import require
 from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.core.messages.checks import require
 from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.waves import Carrier
 

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 from stagecut.executor.play.optimizers import OptimizerFactory
-from stagecut.planner.core.checks import require
+from stagecut.planner.core.messages.checks import require
 from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import LocalStep, WaveRule
 

@@ -5,7 +5,7 @@ import numpy as np
 from stagecut.planner.choice_graphs.bounds.dual import Point
 from stagecut.planner.choice_graphs.bounds.mixing import mixture
 from stagecut.planner.choice_graphs.bounds.record import Record
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 
 _MOST_CUTS = 60
 _INNER_STEPS = 300

@@ -7,7 +7,7 @@ import numpy as np
 from stagecut.planner.choice_graphs.bounds.messages import bound_of, round_off, sweep
 from stagecut.planner.choice_graphs.bounds.relaxation import Relaxation
 from stagecut.planner.choice_graphs.bounds.tree import choose, eliminate
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 
 _SAFE = 1 - 2.0**-50
 """Takes more than the three roundings of a product of two integers can add."""

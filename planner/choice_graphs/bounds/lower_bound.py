@@ -12,7 +12,7 @@ from stagecut.planner.choice_graphs.bounds.record import Record
 from stagecut.planner.choice_graphs.bounds.relaxation import Relaxation
 from stagecut.planner.choice_graphs.building import total_of_dearest
 from stagecut.planner.choice_graphs.graph import IMPOSSIBLE, ChoiceGraph
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 
 _UNITS = 2.0**46
 """Costs up to the dearest choice of interest are scaled to about this, so that sums of them stay below 2^53."""

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.numerics.arrays import Floats
 
 _CLOSE = 1e-6
 """Steps end when no weight moves by more."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from stagecut.planner.choice_graphs.bounds.dual import Dual, Point
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 
 
 @dataclass(kw_only=True, eq=False)

@@ -12,7 +12,7 @@ from stagecut.planner.choice_graphs.contraction.contract import ContractedGraph,
 from stagecut.planner.choice_graphs.contraction.pieces import UsagePieces, usage_pieces
 from stagecut.planner.choice_graphs.contraction.support import supported_options
 from stagecut.planner.choice_graphs.graph import IMPOSSIBLE, ChoiceGraph
-from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.numerics.arrays import Ints
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

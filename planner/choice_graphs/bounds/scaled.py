@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stagecut.planner.choice_graphs.graph import IMPOSSIBLE, ChoiceGraph
-from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.compiled import compiled
 
 Table = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stagecut.planner.choice_graphs.bounds.scaled import Table
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.compiled import compiled
 
 
 class Tree(NamedTuple):

@@ -4,7 +4,7 @@ import numpy as np
 
 from stagecut.planner.choice_graphs.bounds.dual import Point
 from stagecut.planner.choice_graphs.bounds.record import Record
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 
 _MEMORY = 0.7
 """Share of the averaged slope that a step keeps."""

@@ -9,7 +9,7 @@ from stagecut.planner.choice_graphs.contraction.one_to_one import groups_of_node
 from stagecut.planner.choice_graphs.contraction.support import supported_options
 from stagecut.planner.choice_graphs.contraction.tables import Groups
 from stagecut.planner.choice_graphs.graph import ChoiceGraph
-from stagecut.planner.core.arrays import Bools, Ints
+from stagecut.planner.core.numerics.arrays import Bools, Ints
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

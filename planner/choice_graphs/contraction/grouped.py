@@ -4,8 +4,8 @@ import numpy as np
 
 from stagecut.planner.choice_graphs.contraction.tables import Groups, Tables, tables_of
 from stagecut.planner.choice_graphs.graph import IMPOSSIBLE, ChoiceGraph
-from stagecut.planner.core.arrays import Bools, Ints
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.numerics.arrays import Bools, Ints
+from stagecut.planner.core.numerics.compiled import compiled
 
 
 def grouped_graph(graph: ChoiceGraph, groups: Groups) -> ChoiceGraph:

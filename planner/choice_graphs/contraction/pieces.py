@@ -8,8 +8,8 @@ import numpy as np
 from stagecut.planner.choice_graphs.contraction.contract import ContractedGraph
 from stagecut.planner.choice_graphs.graph import IMPOSSIBLE
 from stagecut.planner.choice_graphs.moments import Moments, find_moments
-from stagecut.planner.core.arrays import Ints
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.numerics.arrays import Ints
+from stagecut.planner.core.numerics.compiled import compiled
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagecut.planner.choice_graphs.graph import ChoiceGraph
-from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.numerics.arrays import Ints
 
 
 class Tables(NamedTuple):

@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from stagecut.planner.choice_graphs.graph import IMPOSSIBLE, ChoiceGraph
-from stagecut.planner.core.arrays import Ints
-from stagecut.planner.core.checks import require
+from stagecut.planner.core.messages.checks import require
+from stagecut.planner.core.numerics.arrays import Ints
 
 MOST_CHOICES = 2**22
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from stagecut.planner.choice_graphs.graph import IMPOSSIBLE, ChoiceGraph
 from stagecut.planner.choice_graphs.moments import find_moments
-from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.numerics.arrays import Ints
 
 MOST_COMBINATIONS = 2**22
 """Entries of the largest table, 32 MiB."""

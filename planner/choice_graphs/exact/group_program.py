@@ -16,8 +16,8 @@ from stagecut.planner.choice_graphs.evaluation import evaluate
 from stagecut.planner.choice_graphs.exact.integer_program import LARGEST_COST, ProgramLimits, Proven, decode
 from stagecut.planner.choice_graphs.exact.program import Pairs, Rows, affordable, all_pairs, strong_program
 from stagecut.planner.choice_graphs.moments import Moments
-from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.core.tolerances import MIP_BOUND
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.tolerances import MIP_BOUND
 from stagecut.planner.solvers.search.highs import LinearProgram, SolveOutcome, solve_integer, solve_linear
 
 STRETCHES = 10

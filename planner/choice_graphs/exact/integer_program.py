@@ -12,8 +12,8 @@ from stagecut.planner.choice_graphs.evaluation import evaluate
 from stagecut.planner.choice_graphs.exact.program import Pairs, Rows, affordable, all_pairs, strong_program
 from stagecut.planner.choice_graphs.graph import ChoiceGraph
 from stagecut.planner.choice_graphs.moments import find_moments
-from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.core.tolerances import MIP_BOUND
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.tolerances import MIP_BOUND
 from stagecut.planner.solvers.search.highs import IntegerAnswer, SolveOutcome, solve_integer
 from stagecut.planner.solvers.search.options import StopCheck
 

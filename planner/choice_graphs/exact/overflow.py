@@ -10,8 +10,8 @@ from stagecut.planner.choice_graphs.exact.integer_program import ProgramLimits, 
 from stagecut.planner.choice_graphs.exact.program import affordable, all_pairs, row_scale, strong_program
 from stagecut.planner.choice_graphs.graph import IMPOSSIBLE, ChoiceGraph
 from stagecut.planner.choice_graphs.moments import Moments, find_moments
-from stagecut.planner.core.arrays import Floats
-from stagecut.planner.core.tolerances import MIP_BOUND
+from stagecut.planner.core.numerics.arrays import Floats
+from stagecut.planner.core.numerics.tolerances import MIP_BOUND
 from stagecut.planner.solvers.search.highs import LinearProgram, SolveOutcome, solve_integer
 
 MOST_PAIRS = 400_000

@@ -21,7 +21,7 @@ import numpy as np
 
 from stagecut.planner.choice_graphs.graph import IMPOSSIBLE, ChoiceGraph
 from stagecut.planner.choice_graphs.moments import Moments
-from stagecut.planner.core.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.solvers.search.highs import LinearProgram
 
 

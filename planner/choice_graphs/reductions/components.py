@@ -6,7 +6,7 @@ import numpy as np
 
 from stagecut.planner.choice_graphs.graph import ChoiceGraph
 from stagecut.planner.choice_graphs.moments import Moments, find_moments
-from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.numerics.arrays import Ints
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

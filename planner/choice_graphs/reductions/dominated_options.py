@@ -4,7 +4,7 @@ import numpy as np
 
 from stagecut.planner.choice_graphs.graph import IMPOSSIBLE
 from stagecut.planner.choice_graphs.reductions.workbench import Workbench
-from stagecut.planner.core.arrays import Bools, Ints
+from stagecut.planner.core.numerics.arrays import Bools, Ints
 
 
 def drop_dominated_options(bench: Workbench, node: int) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 
 from stagecut.planner.choice_graphs.graph import IMPOSSIBLE
 from stagecut.planner.choice_graphs.reductions.workbench import Workbench, plus
-from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.numerics.arrays import Ints
 
 MOST_COMBINATIONS = 2**22
 """Options of a node by those of its neighbours: more are not looked at."""

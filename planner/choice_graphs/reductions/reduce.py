@@ -13,7 +13,7 @@ from stagecut.planner.choice_graphs.reductions.impossible_options import drop_im
 from stagecut.planner.choice_graphs.reductions.low_degree import eliminate_node
 from stagecut.planner.choice_graphs.reductions.oversized_options import drop_oversized_options
 from stagecut.planner.choice_graphs.reductions.workbench import Workbench
-from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.numerics.arrays import Ints
 from stagecut.planner.solvers.search.options import StopCheck
 
 OF_NODES = (drop_impossible_options, drop_additive_edges, drop_dominated_options, eliminate_node)

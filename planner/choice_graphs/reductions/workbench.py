@@ -6,7 +6,7 @@ import numpy as np
 
 from stagecut.planner.choice_graphs.graph import IMPOSSIBLE, ChoiceGraph
 from stagecut.planner.choice_graphs.moments import find_moments
-from stagecut.planner.core.arrays import Bools, Ints
+from stagecut.planner.core.numerics.arrays import Bools, Ints
 
 
 class Workbench:

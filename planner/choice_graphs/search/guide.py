@@ -11,8 +11,8 @@ import numpy as np
 from stagecut.planner.choice_graphs.bounds.messages import Core, bound_of, round_off, sweep
 from stagecut.planner.choice_graphs.search.prices import prices_of
 from stagecut.planner.choice_graphs.search.problem import Problem
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.compiled import compiled
 
 FIRST_SWEEPS, SWEEPS = 20, 3
 KEPT = 0.7

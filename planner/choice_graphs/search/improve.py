@@ -7,7 +7,7 @@ from stagecut.planner.choice_graphs.contraction.contract import contract
 from stagecut.planner.choice_graphs.contraction.pieces import usage_pieces
 from stagecut.planner.choice_graphs.graph import ChoiceGraph
 from stagecut.planner.choice_graphs.search.primal_search import PrimalSearch
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 
 
 def improve(

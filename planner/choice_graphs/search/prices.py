@@ -3,8 +3,8 @@
 import numpy as np
 
 from stagecut.planner.choice_graphs.search.problem import Problem
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.compiled import compiled
 
 _SAFE = 1 - 2.0**-36
 """For sums of up to 2^16 products."""

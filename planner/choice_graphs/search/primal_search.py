@@ -16,7 +16,7 @@ from stagecut.planner.choice_graphs.search.problem import Problem, problem_of
 from stagecut.planner.choice_graphs.search.starts import least_usage, repaired
 from stagecut.planner.choice_graphs.search.state import state_of
 from stagecut.planner.choice_graphs.search.walk import walk, walker_of
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 
 NUM_STEPS = 20
 """Steps of a round, each a little colder than the one before."""

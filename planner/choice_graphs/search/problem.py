@@ -7,8 +7,8 @@ import numpy as np
 from stagecut.planner.choice_graphs.contraction.contract import ContractedGraph
 from stagecut.planner.choice_graphs.contraction.pieces import UsagePieces
 from stagecut.planner.choice_graphs.contraction.tables import Tables, edges_by_node, tables_of
-from stagecut.planner.core.arrays import Ints
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.numerics.arrays import Ints
+from stagecut.planner.core.numerics.compiled import compiled
 
 
 class Problem(NamedTuple):

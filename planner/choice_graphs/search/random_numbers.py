@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.numerics.compiled import compiled
 
 Words = NDArray[np.uint64]
 

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Ints
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.numerics.arrays import Ints
+from stagecut.planner.core.numerics.compiled import compiled
 
 BLOCK = 128
 """Moments of a block, whose least value and common change are kept."""

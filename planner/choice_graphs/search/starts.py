@@ -6,8 +6,8 @@ from stagecut.planner.choice_graphs.search.prices import prices_of
 from stagecut.planner.choice_graphs.search.problem import Problem
 from stagecut.planner.choice_graphs.search.slack import least_slack
 from stagecut.planner.choice_graphs.search.state import State, change, fits, state_of
-from stagecut.planner.core.arrays import Ints
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.numerics.arrays import Ints
+from stagecut.planner.core.numerics.compiled import compiled
 
 
 def least_usage(problem: Problem) -> Ints:

@@ -6,8 +6,8 @@ import numpy as np
 
 from stagecut.planner.choice_graphs.search.problem import Problem
 from stagecut.planner.choice_graphs.search.slack import Slack, least_slack, slack_of, use
-from stagecut.planner.core.arrays import Ints
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.numerics.arrays import Ints
+from stagecut.planner.core.numerics.compiled import compiled
 
 
 class State(NamedTuple):

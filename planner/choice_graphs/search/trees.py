@@ -7,8 +7,8 @@ import numpy as np
 from stagecut.planner.choice_graphs.search.problem import Problem
 from stagecut.planner.choice_graphs.search.random_numbers import Words, below
 from stagecut.planner.choice_graphs.search.state import State, add_row, change
-from stagecut.planner.core.arrays import Ints
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.numerics.arrays import Ints
+from stagecut.planner.core.numerics.compiled import compiled
 
 _IN_TREE = -1
 

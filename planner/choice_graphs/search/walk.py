@@ -9,8 +9,8 @@ from stagecut.planner.choice_graphs.search.random_numbers import Words, below, f
 from stagecut.planner.choice_graphs.search.slack import least_slack
 from stagecut.planner.choice_graphs.search.state import State, state_of
 from stagecut.planner.choice_graphs.search.trees import Tree, choose_tree, grow, restore, tree_of
-from stagecut.planner.core.arrays import Ints
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.numerics.arrays import Ints
+from stagecut.planner.core.numerics.compiled import compiled
 
 _TINY = 1e-300
 

@@ -7,9 +7,9 @@ from typing import Unpack
 from stagecut.planner.choice_graphs.evaluation import evaluate
 from stagecut.planner.choice_graphs.graph import ChoiceGraph
 from stagecut.planner.choice_graphs.result import ChoicePoint, ChoiceResult
-from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.numerics.arrays import Ints
+from stagecut.planner.core.numerics.tolerances import RECOMPUTED
 from stagecut.planner.core.result import Status, StopCause, relative_gap
-from stagecut.planner.core.tolerances import RECOMPUTED
 from stagecut.planner.solvers.search.budget import Budget, RunLimits
 from stagecut.planner.solvers.search.interruption import uninterrupted
 from stagecut.planner.solvers.search.options import SolveOptions

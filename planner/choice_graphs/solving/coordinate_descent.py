@@ -7,7 +7,7 @@ import numpy as np
 
 from stagecut.planner.choice_graphs.evaluation import evaluate
 from stagecut.planner.choice_graphs.graph import ChoiceGraph
-from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.numerics.arrays import Ints
 from stagecut.planner.solvers.search.options import StopCheck
 
 MOST_PASSES = 100

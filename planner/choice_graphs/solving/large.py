@@ -13,7 +13,7 @@ from stagecut.planner.choice_graphs.exact.group_program import solve_groups
 from stagecut.planner.choice_graphs.exact.integer_program import ProgramLimits, Proven
 from stagecut.planner.choice_graphs.graph import ChoiceGraph
 from stagecut.planner.choice_graphs.search.primal_search import PrimalSearch
-from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.numerics.arrays import Ints
 from stagecut.planner.solvers.search.interruption import uninterrupted
 
 MOST_PAIRS = 200_000

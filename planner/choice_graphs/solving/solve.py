@@ -19,7 +19,7 @@ from stagecut.planner.choice_graphs.reductions.reduce import Reduced, reduce
 from stagecut.planner.choice_graphs.result import ChoiceResult
 from stagecut.planner.choice_graphs.solving.choice_search import ChoiceObserver, ChoiceSearch
 from stagecut.planner.choice_graphs.solving.coordinate_descent import descend
-from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.numerics.arrays import Ints
 from stagecut.planner.solvers.search.budget import RunLimits
 from stagecut.planner.solvers.search.interruption import interruptible
 from stagecut.planner.solvers.search.options import SolveOptions

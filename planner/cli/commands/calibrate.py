@@ -10,7 +10,7 @@ from stagecut.planner.cli.parameters.files import InputFile, OutputFile
 from stagecut.planner.cli.parameters.groups import example, general_options
 from stagecut.planner.cli.process.writing import announce, print_json, write_file
 from stagecut.planner.cli.views.run import print_lines, read_history, spread_tree
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.run_record import RunMode, RunRecord
 from stagecut.planner.cost.calibration import calibrate
 from stagecut.planner.io.documents.canonical import sha256_of

@@ -23,8 +23,8 @@ from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.answers import DIFFERS, EXIT_CODES
 from stagecut.planner.cli.views.proof import AnyReproof, proof_sentence, proof_tree
 from stagecut.planner.cli.views.wave_plan import rate_words
+from stagecut.planner.core.messages.visible import visible
 from stagecut.planner.core.result import Status
-from stagecut.planner.core.visible import visible
 from stagecut.planner.cost.time_basis import time_basis
 from stagecut.planner.io.files.wave_plan_file import AnyPlanFile, WavePlanFile, read_any_plan_file
 from stagecut.planner.report.progress import progress, time_words

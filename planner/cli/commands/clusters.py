@@ -17,8 +17,8 @@ from stagecut.planner.cli.parameters.groups import example, general_options, opt
 from stagecut.planner.cli.process.writing import print_json, print_text
 from stagecut.planner.core.catalogue import NamedLink
 from stagecut.planner.core.cluster import Cluster, Link
+from stagecut.planner.core.messages.visible import visible
 from stagecut.planner.core.units import format_seconds
-from stagecut.planner.core.visible import visible
 from stagecut.planner.io.documents.canonical import format_json
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.cluster import to_tree

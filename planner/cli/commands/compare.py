@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from stagecut.planner.analysis.stated_options import option_values
-from stagecut.planner.cli.commands.compare_waves import compare_allocations
+from stagecut.planner.cli.commands.waves.compare_waves import compare_allocations
 from stagecut.planner.cli.options.problem import ProblemChoices
 from stagecut.planner.cli.options.search import SearchOptions
 from stagecut.planner.cli.options.without_effect import note_unused_by
@@ -18,10 +18,10 @@ from stagecut.planner.cli.process.lazy_group import seconds_since_start
 from stagecut.planner.cli.process.notes import notes
 from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.answers import DIFFERS, compared_exit_code, print_fault, print_shortages
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
+from stagecut.planner.core.numerics.tolerances import EQUAL_TIMES
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result, Status
-from stagecut.planner.core.tolerances import EQUAL_TIMES
 from stagecut.planner.cost.time_basis import time_basis
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.plan_file import provenance_of

@@ -12,7 +12,7 @@ from stagecut.planner.cli.parameters.files import InputFile
 from stagecut.planner.cli.parameters.groups import example, general_options, option_group
 from stagecut.planner.cli.process.notes import note
 from stagecut.planner.cli.process.writing import print_json, print_text
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.units import format_bytes, format_seconds
 from stagecut.planner.io.documents.canonical import format_json

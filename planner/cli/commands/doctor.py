@@ -13,7 +13,7 @@ import click
 from stagecut import __version__
 from stagecut.planner.cli.parameters.groups import example, general_options
 from stagecut.planner.cli.process.writing import print_json
-from stagecut.planner.core.cores import usable_cores
+from stagecut.planner.core.numerics.cores import usable_cores
 from stagecut.planner.core.units import format_bytes
 from stagecut.planner.report.summary import SCHEMA
 

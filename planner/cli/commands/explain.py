@@ -9,7 +9,7 @@ import click
 from stagecut.planner.analysis.prediction import Played, play
 from stagecut.planner.analysis.stated_options import option_values
 from stagecut.planner.analysis.what_if import WhatIfOutcome, certified_result, what_if_outcomes
-from stagecut.planner.cli.commands.explain_waves import explain_waves
+from stagecut.planner.cli.commands.waves.explain_waves import explain_waves
 from stagecut.planner.cli.options.search import SearchOptions, solver_option
 from stagecut.planner.cli.options.time_notes import note_times
 from stagecut.planner.cli.parameters.files import InputFile
@@ -21,11 +21,11 @@ from stagecut.planner.cli.process.notes import notes
 from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.answers import print_fault
 from stagecut.planner.cli.views.plan import headline, print_memory
+from stagecut.planner.core.messages.visible import visible
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.units import format_seconds
-from stagecut.planner.core.visible import visible
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.cost.time_basis import time_basis

@@ -14,7 +14,7 @@ from stagecut.planner.cli.parameters.files import NameOrFile
 from stagecut.planner.cli.parameters.groups import example, general_options
 from stagecut.planner.cli.parameters.types import COUNT
 from stagecut.planner.cli.process.writing import print_json, print_text
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.io.documents.canonical import format_json

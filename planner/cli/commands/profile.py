@@ -14,7 +14,7 @@ from stagecut.planner.cli.parameters.types import COUNT, memory_size, plain_name
 from stagecut.planner.cli.process.cancellable import unwound
 from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.profile import links_answer, model_answer, print_links, print_model
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.io.files import cluster as cluster_files

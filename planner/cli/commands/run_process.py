@@ -14,9 +14,9 @@ from stagecut.planner.cli.parameters.groups import is_verbose
 from stagecut.planner.cli.process.cancellable import held, held_silently, unwound
 from stagecut.planner.cli.process.streams import ClosedPipeError
 from stagecut.planner.cli.process.writing import announce, compact_json, print_json
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.messages.visible import visible
 from stagecut.planner.core.run_record import CheckRecord
-from stagecut.planner.core.visible import visible
 from stagecut.planner.io.documents.canonical import Tree, format_json
 from stagecut.planner.report.run_tables import check_label
 

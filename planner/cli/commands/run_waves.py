@@ -8,7 +8,7 @@ import click
 
 from stagecut.planner.cli.commands.run_process import Progress, RunProcess
 from stagecut.planner.cli.views.wave_run import print_wave_run
-from stagecut.planner.cost.wave_costs import WaveCostModel
+from stagecut.planner.cost.waves.wave_costs import WaveCostModel
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
 from stagecut.planner.io.files.wave_run_file import append_wave_run, to_tree

@@ -17,8 +17,8 @@ from stagecut.planner.cli.process.cancellable import run_cancellable, stop_reque
 from stagecut.planner.cli.process.lazy_group import seconds_since_start
 from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.answers import DIFFERS, EXIT_CODES, print_fault
+from stagecut.planner.core.messages.visible import visible
 from stagecut.planner.core.result import Status, relative_gap
-from stagecut.planner.core.visible import visible
 from stagecut.planner.report.labels import UNKNOWN, percent_label
 from stagecut.planner.report.progress import progress
 from stagecut.planner.report.summary import SCHEMA

@@ -10,7 +10,7 @@ from stagecut.planner.analysis.even_split import EVEN, even_split_s
 from stagecut.planner.analysis.prediction import Played, plan_file_of, play
 from stagecut.planner.analysis.restriction import Unrestricted, without_framework
 from stagecut.planner.analysis.stated_options import option_values
-from stagecut.planner.cli.commands.solve_waves import solve_through_waves
+from stagecut.planner.cli.commands.waves.solve_waves import solve_through_waves
 from stagecut.planner.cli.options.prices import PriceOptions
 from stagecut.planner.cli.options.problem import ProblemChoices
 from stagecut.planner.cli.options.search import SearchOptions, solver_option

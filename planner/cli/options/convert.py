@@ -11,7 +11,7 @@ from stagecut.planner.cli.parameters.catalogue import catalogue_model, is_profil
 from stagecut.planner.cli.parameters.files import NameOrFile, output_option
 from stagecut.planner.cli.parameters.groups import member_option, option
 from stagecut.planner.cli.parameters.types import COUNT, plain_name
-from stagecut.planner.core.errors import BadInputError, OutputError
+from stagecut.planner.core.messages.errors import BadInputError, OutputError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.io.documents.write import check_writable

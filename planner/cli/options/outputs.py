@@ -9,7 +9,7 @@ from stagecut.planner.analysis.wave_prediction import PlayedWaves
 from stagecut.planner.cli.parameters.files import output_option
 from stagecut.planner.cli.parameters.groups import option
 from stagecut.planner.cli.process.writing import announce, compact_json, write_file
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.tree import Document

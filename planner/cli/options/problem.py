@@ -41,7 +41,7 @@ from stagecut.planner.cli.process.notes import note
 from stagecut.planner.core.frameworks import RULES, Framework
 from stagecut.planner.core.job import Job, Optimizer, Recompute, SliceChoice, WaveChoices, standard_optimizer
 from stagecut.planner.core.model import ModelProfile
-from stagecut.planner.core.parallelism import Parallelism
+from stagecut.planner.core.operators.parallelism import Parallelism
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule

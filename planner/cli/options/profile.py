@@ -9,7 +9,7 @@ import click
 from stagecut.planner.cli.parameters.files import ModuleFunction, NameOrFile
 from stagecut.planner.cli.parameters.groups import member_option, option
 from stagecut.planner.cli.parameters.types import COUNT, counts, layer_range, plain_name, shape, time_limit
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.io.documents.fields import MAX_COUNT
 

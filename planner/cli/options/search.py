@@ -7,7 +7,7 @@ import click
 from stagecut.planner.analysis.stated_options import LARGEST_SEED, MOST_THREADS
 from stagecut.planner.cli.parameters.groups import member_option, option
 from stagecut.planner.cli.parameters.types import fraction, memory_size, time_limit
-from stagecut.planner.core.cores import usable_cores
+from stagecut.planner.core.numerics.cores import usable_cores
 from stagecut.planner.solvers.registry import AUTO, SOLVERS
 from stagecut.planner.solvers.search.options import RowChoice, SolveOptions
 

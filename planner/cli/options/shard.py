@@ -12,7 +12,7 @@ from stagecut.planner.cli.options.search import SearchOptions
 from stagecut.planner.cli.parameters.files import output_option
 from stagecut.planner.cli.parameters.groups import option
 from stagecut.planner.cli.process.writing import announce, print_json
-from stagecut.planner.core.cores import usable_cores
+from stagecut.planner.core.numerics.cores import usable_cores
 from stagecut.planner.io.documents.canonical import Tree, format_json
 from stagecut.planner.solvers.search.options import RowChoice
 

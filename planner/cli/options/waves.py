@@ -10,9 +10,9 @@ import click
 from stagecut.planner.cli.parameters.groups import flags_given, member_option, option
 from stagecut.planner.cli.parameters.types import MicroBatches, number_or_auto
 from stagecut.planner.cli.process.notes import note
-from stagecut.planner.core.checks import require
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.job import AUTO, Job, Number, WaveChoices
+from stagecut.planner.core.messages.checks import require
 from stagecut.planner.core.waves import Allocation, Carrier, LocalStep, ShardPlacement
 from stagecut.planner.io.documents.fields import MAX_COUNT
 

@@ -24,7 +24,7 @@ from stagecut.models.configurations.entry import (
 )
 from stagecut.planner.cli.process.notes import note
 from stagecut.planner.core.cluster import Cluster
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.io.files.cluster import read_cluster

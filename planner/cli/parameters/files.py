@@ -11,7 +11,7 @@ from click.types import StringParamType
 
 from stagecut.planner.cli.parameters.catalogue import is_file_name
 from stagecut.planner.cli.parameters.groups import option
-from stagecut.planner.core.errors import OutputError
+from stagecut.planner.core.messages.errors import OutputError
 
 GIVEN = "stagecut.planner.cli.files"
 """Key of the context under which the files of a command line are kept."""

@@ -9,7 +9,7 @@ from typing import TypeVar
 import click
 
 from stagecut.planner.core.job import AUTO, Number, SliceChoice
-from stagecut.planner.core.parallelism import Parallelism
+from stagecut.planner.core.operators.parallelism import Parallelism
 from stagecut.planner.core.sublot_sizes import divisors, powers_of_two
 from stagecut.planner.io.documents.complaints import nearest, shorten
 from stagecut.planner.io.documents.fields import MAX_COUNT, MAX_NUMBER, is_name

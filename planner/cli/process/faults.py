@@ -6,8 +6,8 @@ import click
 
 from stagecut.planner.cli.process.cancellable import held
 from stagecut.planner.cli.process.interruptions import INTERRUPTED, INTERRUPTIONS, LINE
-from stagecut.planner.core.errors import BadInputError, OutputError, StagecutError, in_one_line
-from stagecut.planner.core.visible import visible
+from stagecut.planner.core.messages.errors import BadInputError, OutputError, StagecutError, in_one_line
+from stagecut.planner.core.messages.visible import visible
 
 INTERNAL_FAULT = 1
 _HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from stagecut.planner.cli.process.faults import exit_code_of
-from stagecut.planner.core.errors import FaultWarning, StagecutError
+from stagecut.planner.core.messages.errors import FaultWarning, StagecutError
 from stagecut.planner.io.documents.complaints import nearest
 from stagecut.planner.report.visible_stream import visible_streams
 

@@ -2,7 +2,7 @@
 
 import click
 
-from stagecut.planner.core.visible import visible
+from stagecut.planner.core.messages.visible import visible
 
 _NOTES = "stagecut.notes"
 

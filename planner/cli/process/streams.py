@@ -7,7 +7,7 @@ import select
 import sys
 from typing import TextIO
 
-from stagecut.planner.core.errors import OutputError
+from stagecut.planner.core.messages.errors import OutputError
 
 
 class ClosedPipeError(OutputError):

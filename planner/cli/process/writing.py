@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from stagecut.planner.cli.process.cancellable import held
-from stagecut.planner.core.visible import visible
+from stagecut.planner.core.messages.visible import visible
 from stagecut.planner.io.documents.write import write_bytes
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
+from stagecut.planner.core.messages.visible import visible
 from stagecut.planner.core.run_record import ErrorSpread, RunMode, RunRecord
-from stagecut.planner.core.visible import visible
 from stagecut.planner.io.files.run_history import History, read_runs
 from stagecut.planner.report.run_tables import Lines, behind_label, contamination_label, run_lines, run_stage_tables
 from stagecut.planner.report.text_table import print_table

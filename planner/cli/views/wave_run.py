@@ -3,9 +3,9 @@
 import click
 
 from stagecut.planner.cli.views.run import DILATED
+from stagecut.planner.core.messages.visible import visible
 from stagecut.planner.core.run_record import RunMode
 from stagecut.planner.core.virtual_workers.wave_run_record import WaveRunRecord
-from stagecut.planner.core.visible import visible
 from stagecut.planner.report.labels import percent_label
 from stagecut.planner.report.run_tables import check_label
 from stagecut.planner.report.text_table import print_table

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from stagecut.planner.core.model import Layer
-from stagecut.planner.core.operators import OUTPUT, Operator, Tensor
+from stagecut.planner.core.operators.operators import OUTPUT, Operator, Tensor
 
 
 def with_operators_of(layer: Layer, known: Layer) -> Layer:

@@ -1,7 +1,7 @@
 """The operators of a layer of any make."""
 
 from stagecut.planner.core.model import Layer
-from stagecut.planner.core.operators import INPUT, OUTPUT, SAMPLE, Operator, Port, Tensor, Weight
+from stagecut.planner.core.operators.operators import INPUT, OUTPUT, SAMPLE, Operator, Port, Tensor, Weight
 
 
 def operators_of(layer: Layer) -> tuple[Operator, ...]:

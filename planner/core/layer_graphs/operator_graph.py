@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from math import isclose
 
 from stagecut.planner.core.model import Layer
-from stagecut.planner.core.operators import INPUT, OUTPUT, SAMPLE, Operator
+from stagecut.planner.core.operators.operators import INPUT, OUTPUT, SAMPLE, Operator
 
 GraphFault = tuple[tuple[str | int, ...], str]
 """Place below the operators, and what is wrong there."""

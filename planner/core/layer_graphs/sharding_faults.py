@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from math import prod
 
-from stagecut.planner.core.operators import Operator
-from stagecut.planner.core.strategy import PARTIAL_SUMS, WHOLE_LOOP, Strategy, WeightStorage
+from stagecut.planner.core.operators.operators import Operator
+from stagecut.planner.core.operators.strategy import PARTIAL_SUMS, WHOLE_LOOP, Strategy, WeightStorage
 
 
 def strategy_faults(operator: Operator, strategy: Strategy, mesh: tuple[int, ...], *, samples: int) -> Iterator[str]:

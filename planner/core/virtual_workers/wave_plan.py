@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from stagecut.planner.core.checks import require, require_count, require_distinct
+from stagecut.planner.core.messages.checks import require, require_count, require_distinct
 from stagecut.planner.core.plan import Pipeline, Stage
 from stagecut.planner.core.waves import Carrier, LocalStep, ShardPlacement, WaveRule
 

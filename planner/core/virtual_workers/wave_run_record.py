@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from stagecut.planner.core.checks import require_count, require_positive
+from stagecut.planner.core.messages.checks import require_count, require_positive
 from stagecut.planner.core.run_record import CheckRecord, Pairs, RunMode, relative_error
 
 

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NoReturn, TypeVar
 
-from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.core.names import closest
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.messages.names import closest
 
 E = TypeVar("E")
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import select
 import stat
 from pathlib import Path
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 
 OPENING_S = 5.0
 """Seconds to wait for a pipe to get a writer."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from stagecut.planner.core.errors import BadInputError, OutputError
+from stagecut.planner.core.messages.errors import BadInputError, OutputError
 from stagecut.planner.io.documents.canonical import Tree, format_json
 from stagecut.planner.io.documents.input_file import MAX_FILE_BYTES
 from stagecut.planner.io.documents.tree import Document, parse_document

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.numerics.tolerances import RECOMPUTED
 from stagecut.planner.core.result import HistoryPoint, Result
 from stagecut.planner.core.run_record import RunRecord
-from stagecut.planner.core.tolerances import RECOMPUTED
 from stagecut.planner.io.documents.canonical import sha256_of
 from stagecut.planner.io.documents.records import from_entry
 from stagecut.planner.io.documents.tree import read_document

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeGuard
 from pydantic import Field
 
 from stagecut.planner.core.job import ACTION_OVERHEAD_S, Job, Optimizer, WaveChoices, standard_optimizer
-from stagecut.planner.core.parallelism import Parallelism
+from stagecut.planner.core.operators.parallelism import Parallelism
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.io.documents.canonical import Tree

@@ -5,10 +5,10 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError
 
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.layer_graphs.operator_graph import graph_faults
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import Layer
-from stagecut.planner.core.operators import SAMPLE, Operator, Port, Split, Tensor, Weight
+from stagecut.planner.core.operators.operators import SAMPLE, Operator, Port, Split, Tensor, Weight
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.complaints import Complaints
 from stagecut.planner.io.documents.fields import Entry, Index, Name

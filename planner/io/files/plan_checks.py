@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from stagecut.planner.core.cluster import Cluster, Device
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.placement import device_group_of
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule, can_slice, warmup_depths

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.layer_graphs.operator_graph import sum_faults
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
-from stagecut.planner.core.operators import Operator
+from stagecut.planner.core.operators.operators import Operator
 from stagecut.planner.core.problem import LONG_CHAIN_RULE, MAX_LAYERS
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.complaints import Complaints, nearest, shorten

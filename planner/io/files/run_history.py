@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from stagecut.planner.core.errors import BadInputError, OutputError
+from stagecut.planner.core.messages.errors import BadInputError, OutputError
 from stagecut.planner.core.run_record import CheckRecord, RunRecord, finite_or_none
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.complaints import format_where, shorten

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.complaints import nearest
 from stagecut.planner.io.files.cluster import ClusterFile

@@ -7,8 +7,8 @@ from pydantic import Field
 
 from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.model import Layer
-from stagecut.planner.core.operators import PARTIAL, WHOLE
-from stagecut.planner.core.strategy import (
+from stagecut.planner.core.operators.operators import PARTIAL, WHOLE
+from stagecut.planner.core.operators.strategy import (
     PARTIAL_SUMS,
     WHOLE_LOOP,
     LayerStrategy,

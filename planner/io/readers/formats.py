@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from stagecut.planner.chains.coarsening import coarsened, lost_times
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import ModelProfile, TimeTable
 from stagecut.planner.io.documents.input_file import read_text
 from stagecut.planner.io.documents.tree import Document, parse_document

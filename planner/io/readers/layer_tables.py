@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stagecut.planner.chains.coarsening import by_blocks
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
 from stagecut.planner.io.documents.complaints import Complaints
 from stagecut.planner.io.documents.tree import Document, Node

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from stagecut.planner.core.blocks import BLOCK, EMBEDDING, HEAD, Unit, units_of
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.model import ModelProfile
 
 

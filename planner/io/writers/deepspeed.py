@@ -7,11 +7,11 @@ all stages share one activation checkpoint interval, and ranks are numbered as t
 
 from collections.abc import Iterator
 
+from stagecut.planner.core.operators.strategy import WeightStorage
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.core.strategy import WeightStorage
 from stagecut.planner.io.documents.canonical import Tree, TreeValue, format_json
 from stagecut.planner.io.writers.launch import Export, folder_files
 from stagecut.planner.io.writers.ranks import RankOrder

@@ -11,13 +11,13 @@ from enum import StrEnum
 from itertools import product
 from math import prod
 
-from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.layer_graphs.layer_operators import operators_of
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.model import ModelProfile
-from stagecut.planner.core.operators import SAMPLE, TOKEN
-from stagecut.planner.core.parallelism import EXPERT
+from stagecut.planner.core.operators.operators import SAMPLE, TOKEN
+from stagecut.planner.core.operators.parallelism import EXPERT
+from stagecut.planner.core.operators.strategy import PARTIAL_SUMS, WHOLE_LOOP, StageSharding, Strategy, WeightStorage
 from stagecut.planner.core.plan import Stage
-from stagecut.planner.core.strategy import PARTIAL_SUMS, WHOLE_LOOP, StageSharding, Strategy, WeightStorage
 
 TENSOR_DIMS = frozenset({"head", "width", "vocabulary"})
 MOST_OTHER_WEIGHTS = 0.01

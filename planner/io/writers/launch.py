@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from stagecut.planner.core.visible import visible
+from stagecut.planner.core.messages.visible import visible
 from stagecut.planner.io.writers.ranks import HostRanks, Placement
 from stagecut.planner.io.writers.uniform_plan import UniformPlan
 

@@ -9,12 +9,12 @@ layers recompute or none. Gradients and weights in parts (Megatron-FSDP) exclude
 
 from collections.abc import Iterator
 
+from stagecut.planner.core.messages.visible import visible
+from stagecut.planner.core.operators.strategy import WeightStorage
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.core.strategy import WeightStorage
-from stagecut.planner.core.visible import visible
 from stagecut.planner.io.writers.blocks import StageBlocks, block_faults, stage_blocks
 from stagecut.planner.io.writers.degrees import Degrees
 from stagecut.planner.io.writers.launch import Export, folder_files

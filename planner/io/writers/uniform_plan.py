@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.operators.strategy import WeightStorage
 from stagecut.planner.core.plan import Plan, Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.core.strategy import WeightStorage
 from stagecut.planner.io.writers.degrees import Degrees, degrees_of
 from stagecut.planner.io.writers.ranks import Placement, RankOrder, host_of, placement_of
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.compiled import compiled, inlined
-from stagecut.planner.core.tolerances import LABEL_SUM
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.compiled import compiled, inlined
+from stagecut.planner.core.numerics.tolerances import LABEL_SUM
 from stagecut.planner.network.graph import SortedArcs
 from stagecut.planner.network.labels.lengths import Criteria, terms_of, turns_here
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.core.compiled import compiled, inlined
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.compiled import compiled, inlined
 from stagecut.planner.network.graph import SortedArcs
 from stagecut.planner.network.labels.counted_nodes import (
     NONE,

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.core.compiled import inlined
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.compiled import inlined
 from stagecut.planner.network.allreduce_queues import NO_QUEUES, AllReduceQueues
 from stagecut.planner.network.link_loads import (
     NO_ARC_LOADS,

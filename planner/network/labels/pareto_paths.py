@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Ints
+from stagecut.planner.core.numerics.arrays import Bools, Ints
 from stagecut.planner.network.labels.counted_paths import TooManyLabelsError
 from stagecut.planner.network.labels.lengths import Criteria
 from stagecut.planner.network.stage_network import StageNetwork

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.compiled import compiled
 from stagecut.planner.network.graph import SortedArcs
 from stagecut.planner.network.labels.counted_nodes import NONE, CountedNodes, Openings, after_arc
 from stagecut.planner.network.labels.lengths import (

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.cost.cost_model import CostModel

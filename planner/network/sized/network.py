@@ -11,9 +11,9 @@ from functools import partial
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.tolerances import PREFIX_SUM
 from stagecut.planner.core.placement import Placement
-from stagecut.planner.core.tolerances import PREFIX_SUM
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.arrangement import RECOMPUTE_MODES
 from stagecut.planner.network.graph import LayeredGraph

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.sublot_sizes import sublot_cuts
 from stagecut.planner.network.sized.network import SizedNetwork
 from stagecut.planner.sublots.staircases import staircases_behind, ways_before

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.run_record import RunRecord
 from stagecut.planner.cost.plan_costs import TaskKind

@@ -5,7 +5,7 @@ from html import escape
 
 from rich.table import Table
 
-from stagecut.planner.core.visible import visible
+from stagecut.planner.core.messages.visible import visible
 
 
 def text(words: str) -> str:

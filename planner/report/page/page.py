@@ -6,7 +6,7 @@ import json
 from importlib import resources
 from string import Template
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.cost.time_basis import time_basis
 from stagecut.planner.report.page.chart_data import chart_data
 from stagecut.planner.report.page.contents import Contents

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.visible import visible
+from stagecut.planner.core.messages.visible import visible
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.cost.plan_costs import TaskKind
 from stagecut.planner.report.gantt import (
     BAR,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
-from stagecut.planner.cost.wave_costs import WaveCosts, WorkerCosts
+from stagecut.planner.cost.waves.wave_costs import WaveCosts, WorkerCosts
 from stagecut.planner.report.labels import counted_label, device_label
 
 

@@ -3,7 +3,7 @@
 import math
 
 from stagecut.planner.core.waves import local_staleness
-from stagecut.planner.cost.wave_costs import WorkerCosts
+from stagecut.planner.cost.waves.wave_costs import WorkerCosts
 from stagecut.planner.report.summary import SCHEMA, values_of
 from stagecut.planner.simulator.waves.timeline import WaveTimeline
 

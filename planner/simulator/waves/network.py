@@ -12,8 +12,8 @@ from itertools import accumulate
 from operator import add
 
 from stagecut.planner.core.waves import LocalStep
-from stagecut.planner.cost.wave_all_reduces import Route
-from stagecut.planner.cost.wave_costs import WaveCosts, WorkerCosts, crosses_hosts
+from stagecut.planner.cost.waves.wave_all_reduces import Route
+from stagecut.planner.cost.waves.wave_costs import WaveCosts, WorkerCosts, crosses_hosts
 from stagecut.planner.simulator.routes import shared_routes
 
 NONE = -1

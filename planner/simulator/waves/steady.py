@@ -4,10 +4,10 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
 
-from stagecut.planner.core.tolerances import EQUAL_STATES
+from stagecut.planner.core.numerics.tolerances import EQUAL_STATES
 from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
-from stagecut.planner.cost.wave_costs import WaveCosts, WorkerCosts
+from stagecut.planner.cost.waves.wave_costs import WaveCosts, WorkerCosts
 from stagecut.planner.simulator.waves.network import NONE, network_of
 from stagecut.planner.simulator.waves.play import ENDS, Play
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from stagecut.planner.core.waves import LocalStep
-from stagecut.planner.cost.wave_all_reduces import Route
-from stagecut.planner.cost.wave_costs import WaveCosts, WorkerCosts
+from stagecut.planner.cost.waves.wave_all_reduces import Route
+from stagecut.planner.cost.waves.wave_costs import WaveCosts, WorkerCosts
 from stagecut.planner.simulator.waves.network import WaveKind, network_of
 from stagecut.planner.simulator.waves.play import Play, WaveSpan
 from stagecut.planner.simulator.waves.steady import SteadyState, steady_state

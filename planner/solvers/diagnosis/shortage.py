@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from stagecut.planner.core.cluster import Cluster
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import Job, Recompute
-from stagecut.planner.core.parallelism import Parallelism
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.operators.parallelism import Parallelism
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Shortage

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from stagecut.planner.core.tolerances import EQUAL_TIMES
+from stagecut.planner.core.numerics.tolerances import EQUAL_TIMES
 from stagecut.planner.solvers.search.crew import Crew
 from stagecut.planner.solvers.search.options import RowChoice
 from stagecut.planner.solvers.search.search import Search

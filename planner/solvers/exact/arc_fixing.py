@@ -8,8 +8,8 @@ from typing import Self
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.network.interval_network import IntervalNetwork
 from stagecut.planner.network.pruning import lowest_times
 from stagecut.planner.network.rows import Rows

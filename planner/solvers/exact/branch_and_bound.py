@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.core.errors import StoppedError
+from stagecut.planner.core.messages.errors import StoppedError
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.tolerances import MIP_BOUND
 from stagecut.planner.core.plan import Plan
-from stagecut.planner.core.tolerances import MIP_BOUND
 from stagecut.planner.network.arrangement import arrangement_of
 from stagecut.planner.network.decode import decode_path
 from stagecut.planner.network.labels.counted_paths import Cheapest, TooManyLabelsError

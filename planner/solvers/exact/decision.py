@@ -16,9 +16,9 @@ import math
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Ints
-from stagecut.planner.core.errors import StoppedError
-from stagecut.planner.core.tolerances import LABEL_SUM
+from stagecut.planner.core.messages.errors import StoppedError
+from stagecut.planner.core.numerics.arrays import Bools, Ints
+from stagecut.planner.core.numerics.tolerances import LABEL_SUM
 from stagecut.planner.network.labels.counted_paths import Cheapest, CountedPaths
 from stagecut.planner.network.labels.lengths import NO_QUEUE, NO_TURNS, Criteria, Limits, QueueCriteria, Turns
 from stagecut.planner.network.labels.pareto_paths import pareto_path

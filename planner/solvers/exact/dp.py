@@ -8,13 +8,13 @@ positions comes first: what it proves leaves few arcs to be built with positions
 import math
 from contextlib import suppress
 
-from stagecut.planner.core.arrays import Ints
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
+from stagecut.planner.core.numerics.arrays import Ints
+from stagecut.planner.core.numerics.tolerances import EQUAL_TIMES
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.core.tolerances import EQUAL_TIMES
 from stagecut.planner.network.decode import decode_path
 from stagecut.planner.network.labels.counted_paths import TooManyLabelsError
 from stagecut.planner.network.pruning import arc_prices, position_ranges

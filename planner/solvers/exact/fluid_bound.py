@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.tolerances import ALMOST_ZERO, MEMORY_ROUNDING, PATH_SUM
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import Schedule, warmup_depth
 from stagecut.planner.core.share import Share
-from stagecut.planner.core.tolerances import ALMOST_ZERO, MEMORY_ROUNDING, PATH_SUM
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.stage_costs import StageCosts
 from stagecut.planner.solvers.exact.fluid_costs import (

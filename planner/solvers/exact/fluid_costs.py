@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.tolerances import ALMOST_ZERO, MEMORY_ROUNDING
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.core.tolerances import ALMOST_ZERO, MEMORY_ROUNDING
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.layer_times import layer_times
 from stagecut.planner.network.arrangement import RECOMPUTE_MODES

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.numerics.arrays import Floats
+from stagecut.planner.core.numerics.compiled import compiled
 from stagecut.planner.network.graph import SortedArcs
 from stagecut.planner.network.pruning import Payments, payments, price_of
 from stagecut.planner.network.rows import Rows

@@ -23,7 +23,7 @@ The mathematics: rows in :mod:`stagecut.planner.simulator.bounds`, arc fixing in
 import math
 from collections.abc import Sequence
 
-from stagecut.planner.core.errors import StoppedError
+from stagecut.planner.core.messages.errors import StoppedError
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule

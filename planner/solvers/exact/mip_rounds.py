@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.tolerances import MIP_BOUND, PATH_SUM
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.tolerances import MIP_BOUND, PATH_SUM
 from stagecut.planner.network.decode import decode_path
 from stagecut.planner.network.lagrangian import price, single_family
 from stagecut.planner.network.rows import Rows

@@ -55,7 +55,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.network.rows import Family, Rows
 from stagecut.planner.network.stage_network import StageNetwork
 from stagecut.planner.solvers.search.highs import LinearProgram

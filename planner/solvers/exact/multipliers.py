@@ -6,7 +6,7 @@ arcs (:mod:`stagecut.planner.network.lagrangian`).
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.network.lagrangian import Multipliers, Priced, price
 from stagecut.planner.network.rows import Rows
 from stagecut.planner.solvers.exact.mixed_integer_program import stage_program

@@ -6,8 +6,8 @@ No plan is excluded: it serves to compare formulations, see docs/solver.md.
 from collections.abc import Callable
 from functools import partial
 
+from stagecut.planner.core.numerics.tolerances import PATH_SUM
 from stagecut.planner.core.problem import Variant
-from stagecut.planner.core.tolerances import PATH_SUM
 from stagecut.planner.network.pruning import position_ranges
 from stagecut.planner.network.rows import Rows, build_rows
 from stagecut.planner.network.stage_network import build_network, with_positions

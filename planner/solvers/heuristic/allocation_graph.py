@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.cluster import Cluster, Link
+from stagecut.planner.core.numerics.arrays import Ints
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.links import link_between_hosts, link_within_host

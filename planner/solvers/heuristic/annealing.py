@@ -23,8 +23,8 @@ import math
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.core.numerics.arrays import Ints
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule

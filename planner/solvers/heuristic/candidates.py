@@ -6,12 +6,12 @@ from functools import cache
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.tolerances import ALMOST_ZERO
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.share import Share
-from stagecut.planner.core.tolerances import ALMOST_ZERO
 from stagecut.planner.network.device_groups import placements_in_host, placements_on_whole_hosts
 from stagecut.planner.solvers.heuristic.allocation_graph import (
     AllocationGraph,

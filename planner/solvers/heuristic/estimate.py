@@ -8,8 +8,8 @@ its lower bound and its simulated time.
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.compiled import compiled, inlined
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.compiled import compiled, inlined
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.solvers.heuristic.sequence_costs import CutCosts, SequenceCosts, WaysHome
 

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.compiled import compiled
+from stagecut.planner.core.numerics.tolerances import ALMOST_ZERO
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import warmup_depths
-from stagecut.planner.core.tolerances import ALMOST_ZERO
 from stagecut.planner.network.device_groups import PlacedGroup
 from stagecut.planner.solvers.heuristic.allocation_graph import IDLE, AllocationGraph, LinkedGroup
 from stagecut.planner.solvers.heuristic.leeway import leeways

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.solvers.heuristic.local_search import BATCH, BATCH_ACTIONS
 from stagecut.planner.solvers.heuristic.moves import neighbouring_cuts

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import Schedule, warmup_depths
 

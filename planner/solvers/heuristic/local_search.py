@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.network.arrangement import Arrangement, assemble_cuts
 from stagecut.planner.network.device_groups import PlacedGroup, name_devices

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.compiled import compiled
+from stagecut.planner.core.numerics.tolerances import ALMOST_ZERO, PREFIX_ROUNDING
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.core.tolerances import ALMOST_ZERO, PREFIX_ROUNDING
 from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
 
 ROUNDS, ATTEMPTS = 4, 32

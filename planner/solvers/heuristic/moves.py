@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.core.numerics.arrays import Ints
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.network.device_groups import PlacedGroup, placements_in_host, placements_on_whole_hosts

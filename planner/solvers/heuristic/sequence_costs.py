@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.tolerances import ALMOST_ZERO
 from stagecut.planner.core.placement import DeviceGroup
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.schedule import warmup_depths
 from stagecut.planner.core.share import Share
-from stagecut.planner.core.tolerances import ALMOST_ZERO
 from stagecut.planner.cost.links import route_between, sync_route
 from stagecut.planner.network.arrangement import Arrangement, arrange
 from stagecut.planner.network.device_groups import PlacedGroup

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.placement import DeviceGroup, Placement
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.share import Share

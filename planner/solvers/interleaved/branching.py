@@ -15,8 +15,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.core.tolerances import MEMORY_ROUNDING
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.tolerances import MEMORY_ROUNDING
 from stagecut.planner.solvers.interleaved.costs import ChunkCosts
 from stagecut.planner.solvers.interleaved.critical_paths import CriticalPaths
 from stagecut.planner.solvers.interleaved.relaxation import Relaxation, least_values

@@ -4,9 +4,9 @@ from enum import IntEnum
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.interleaving import in_flight
-from stagecut.planner.core.tolerances import MEMORY_ROUNDING
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.tolerances import MEMORY_ROUNDING
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.links import link_between
 from stagecut.planner.cost.stage_costs import StageCosts

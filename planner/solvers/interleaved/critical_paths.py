@@ -7,7 +7,7 @@ sum is linear in the costs of the stages.
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.cost.plan_costs import TaskKind
 from stagecut.planner.simulator.compilation import interleaved_graph
 from stagecut.planner.simulator.engine import run

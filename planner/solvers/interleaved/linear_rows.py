@@ -7,7 +7,7 @@ are left out, and so are the starts of fill and drain rows other than the round 
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.links import route_between, sync_route
 from stagecut.planner.solvers.interleaved.costs import Cost

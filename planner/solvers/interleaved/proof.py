@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
+from stagecut.planner.core.numerics.arrays import Floats
+from stagecut.planner.core.numerics.tolerances import LEAST_SCALE_S, REACHED_LIMIT
 from stagecut.planner.core.problem import Variant
-from stagecut.planner.core.tolerances import LEAST_SCALE_S, REACHED_LIMIT
 from stagecut.planner.network.rows import SHARED_FAMILIES
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.solvers.interleaved.branching import Branching

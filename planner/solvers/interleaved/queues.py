@@ -4,7 +4,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.numerics.arrays import Ints
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.links import route_between, sync_route
 from stagecut.planner.solvers.interleaved.shapes import Shape

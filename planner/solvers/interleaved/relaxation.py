@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
-from stagecut.planner.core.tolerances import MEMORY_ROUNDING
+from stagecut.planner.core.numerics.arrays import Floats
+from stagecut.planner.core.numerics.tolerances import MEMORY_ROUNDING
 from stagecut.planner.solvers.interleaved.costs import OF_LAYERS, ChunkCosts, Cost
 from stagecut.planner.solvers.interleaved.critical_paths import CriticalPaths
 from stagecut.planner.solvers.interleaved.linear_rows import average_weights

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools
 from stagecut.planner.core.interleaving import Interleaving
+from stagecut.planner.core.numerics.arrays import Bools
 from stagecut.planner.core.placement import DeviceGroup, Placement
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Variant

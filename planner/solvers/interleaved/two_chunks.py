@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.compiled import compiled
-from stagecut.planner.core.tolerances import MEMORY_ROUNDING, PATH_SUM, PREFIX_SUM
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.compiled import compiled
+from stagecut.planner.core.numerics.tolerances import MEMORY_ROUNDING, PATH_SUM, PREFIX_SUM
 from stagecut.planner.solvers.interleaved.costs import ChunkCosts, Cost
 from stagecut.planner.solvers.search.options import StopCheck
 

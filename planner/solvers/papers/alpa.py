@@ -40,11 +40,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats
+from stagecut.planner.core.numerics.arrays import Bools, Floats
+from stagecut.planner.core.numerics.tolerances import ALPA_LATENCY
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
-from stagecut.planner.core.tolerances import ALPA_LATENCY
 from stagecut.planner.solvers.papers.uniform.cluster import UniformCluster, UniformGroup, UniformStage
 from stagecut.planner.solvers.papers.uniform.variants import offer_each, uniform_variants
 from stagecut.planner.solvers.search.search import Search

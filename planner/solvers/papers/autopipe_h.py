@@ -25,12 +25,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.numerics.arrays import Ints
+from stagecut.planner.core.numerics.tolerances import AUTOPIPE_H_LEAST_GAIN
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.core.tolerances import AUTOPIPE_H_LEAST_GAIN
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.arrangement import assemble
 from stagecut.planner.simulator.bounds import lower_bound

@@ -44,7 +44,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result

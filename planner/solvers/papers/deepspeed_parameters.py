@@ -20,12 +20,12 @@ import itertools
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.numerics.arrays import Floats
+from stagecut.planner.core.numerics.tolerances import EQUAL_WEIGHTS
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import OwnObjective, Result
-from stagecut.planner.core.tolerances import EQUAL_WEIGHTS
 from stagecut.planner.solvers.papers.uniform.intervals import held_weight_bytes
 from stagecut.planner.solvers.papers.uniform.variants import uniform_variants
 from stagecut.planner.solvers.search.refusals import require_single_devices

@@ -49,13 +49,13 @@ from typing import NamedTuple
 import numpy as np
 import pulp
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.tolerances import EQUAL_PAPER_TIMES, HETPIPE_BRACKET, HETPIPE_GAP
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import OwnObjective, Result
 from stagecut.planner.core.schedule import Schedule, warmup_depth
 from stagecut.planner.core.share import Share
-from stagecut.planner.core.tolerances import EQUAL_PAPER_TIMES, HETPIPE_BRACKET, HETPIPE_GAP
 from stagecut.planner.network.arrangement import assemble
 from stagecut.planner.network.device_groups import PlacedGroup, groups_host_by_host
 from stagecut.planner.solvers.heuristic.allocation_graph import class_orders

@@ -29,8 +29,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from stagecut.planner.core.arrays import Ints
 from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.core.numerics.arrays import Ints
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import OwnObjective, Result

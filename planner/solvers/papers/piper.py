@@ -48,13 +48,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.job import Recompute
 from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.tolerances import PIPER_LOAD
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
-from stagecut.planner.core.tolerances import PIPER_LOAD
 from stagecut.planner.cost.layer_times import parts
 from stagecut.planner.cost.stage_costs import StageCosts
 from stagecut.planner.solvers.papers.uniform.cluster import UniformCluster, UniformGroup, UniformStage

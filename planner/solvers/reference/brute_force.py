@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from stagecut.planner.core.cluster import Cluster
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant

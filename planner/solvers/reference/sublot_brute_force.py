@@ -7,7 +7,7 @@ sublot, and shares no code with the staircases.
 import math
 from collections.abc import Container, Iterator, Sequence
 
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.sublots.labels import SublotChoice
 from stagecut.planner.sublots.process_chain import Process, ProcessChain
 

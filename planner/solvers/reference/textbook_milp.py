@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import pulp
 
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
+from stagecut.planner.core.numerics.tolerances import FEASIBILITY
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.core.tolerances import FEASIBILITY
 from stagecut.planner.network.arrangement import PlacedStage, assemble
 from stagecut.planner.network.rows import SHARED_FAMILIES
 from stagecut.planner.simulator.bounds import lower_bound

@@ -41,13 +41,13 @@ from typing import NamedTuple
 import numpy as np
 import pulp
 
-from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.cluster import Cluster, Link, Server
 from stagecut.planner.core.job import Recompute
+from stagecut.planner.core.numerics.arrays import Floats
+from stagecut.planner.core.numerics.tolerances import ALMOST_ZERO, MEMORY_ROUNDING
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.schedule import warmup_depth
-from stagecut.planner.core.tolerances import ALMOST_ZERO, MEMORY_ROUNDING
 from stagecut.planner.cost.collectives import ring_all_reduce_s, ring_link
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.layer_times import parts

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-from stagecut.planner.core.errors import BadInputError, FaultWarning, UnsupportedError, in_one_line
+from stagecut.planner.core.messages.errors import BadInputError, FaultWarning, UnsupportedError, in_one_line
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.result import InternalFault, StopCause
 from stagecut.planner.solvers.search.interruption import LOOK_EVERY_S, OutOfBudget
@@ -176,8 +176,9 @@ class Budget:
     def surviving(self) -> Iterator[None]:
         """Let any failure inside end the search as a limit would, keeping the best plan and bound.
 
-        The fault is kept for the result and reported at once as a :class:`~stagecut.planner.core.errors.FaultWarning`.
-        A failed allocation counts as the memory limit. Errors in the user's input propagate.
+        The fault is kept for the result and reported at once as a
+        :class:`~stagecut.planner.core.messages.errors.FaultWarning`. A failed allocation counts as the memory limit.
+        Errors in the user's input propagate.
         """
         try:
             yield

@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import product
 
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import Recompute
 from stagecut.planner.core.merged_model import merged
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.plan import Pipeline, Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel

@@ -7,9 +7,9 @@ from enum import Enum
 import highspy
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.errors import StagecutError
-from stagecut.planner.core.tolerances import FEASIBILITY, INTEGRALITY
+from stagecut.planner.core.messages.errors import StagecutError
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.tolerances import FEASIBILITY, INTEGRALITY
 from stagecut.planner.solvers.search.interruption import uninterrupted
 from stagecut.planner.solvers.search.options import StopCheck
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from stagecut.planner.core.checks import require, require_count, require_non_negative, require_positive
-from stagecut.planner.core.cores import usable_cores
+from stagecut.planner.core.messages.checks import require, require_count, require_non_negative, require_positive
+from stagecut.planner.core.numerics.cores import usable_cores
 from stagecut.planner.core.result import HistoryPoint
 
 StopCheck = Callable[[], bool]

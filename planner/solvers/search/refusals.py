@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 

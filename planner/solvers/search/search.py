@@ -9,12 +9,12 @@ from typing import Unpack
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
 from stagecut.planner.core.job import AUTO
+from stagecut.planner.core.numerics.arrays import Floats
+from stagecut.planner.core.numerics.tolerances import EQUAL_TIMES
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import HistoryPoint, OwnObjective, Result, Status, StopCause, relative_gap
-from stagecut.planner.core.tolerances import EQUAL_TIMES
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.cost.plan_costs import PlanCosts

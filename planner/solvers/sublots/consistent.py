@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats
-from stagecut.planner.core.errors import StagecutError
+from stagecut.planner.core.messages.errors import StagecutError
+from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.solvers.search.highs import LinearProgram, SolveOutcome, solve_linear
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.network.sized.network import SizedNetwork
 from stagecut.planner.network.sized.relaxation import (
     LINES,

@@ -13,8 +13,8 @@ Labels kept completely are a proof; otherwise the least bound of those dropped i
 
 import math
 
+from stagecut.planner.core.numerics.tolerances import LABEL_SUM
 from stagecut.planner.core.problem import Variant
-from stagecut.planner.core.tolerances import LABEL_SUM
 from stagecut.planner.network.sized.flush_problem import flush_problem
 from stagecut.planner.network.sized.network import SizedNetwork, Sizing, build_sized_network, with_host_counts
 from stagecut.planner.network.sized.plan import sized_plan

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.workers.rows.kinds import Counts, Lattice
 
 CHUNK = 1_000_000

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.tolerances import ALMOST_ZERO, PATH_SUM
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.tolerances import ALMOST_ZERO, PATH_SUM
 from stagecut.planner.core.waves import LocalStep
 from stagecut.planner.workers.rows.chain_program import Runs, SuffixValues
 from stagecut.planner.workers.rows.exchange import ExchangeBounds, Turn

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.numerics.arrays import Ints
 from stagecut.planner.workers.rows.row_tables import Setting
 from stagecut.planner.workers.rows.worker_rows import Depths, WorkerRows
 

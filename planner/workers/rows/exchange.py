@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats
 from stagecut.planner.core.cluster import Link
+from stagecut.planner.core.numerics.arrays import Bools, Floats
 from stagecut.planner.core.waves import Carrier, LocalStep, ShardPlacement
 from stagecut.planner.cost.links import link_between_hosts
 from stagecut.planner.workers.rows.owners import shard_of_layers

@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.links import link_between_hosts, link_within_host

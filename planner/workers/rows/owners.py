@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.cluster import Cluster
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker
 from stagecut.planner.core.waves import ShardPlacement
-from stagecut.planner.cost.wave_costs import WaveCostModel
+from stagecut.planner.cost.waves.wave_costs import WaveCostModel
 from stagecut.planner.workers.rows.min_max import min_max_stops
 
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
 from stagecut.planner.core.job import Recompute
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.stage_costs import StageCosts
-from stagecut.planner.cost.wave_costs import WaveCostModel
+from stagecut.planner.cost.waves.wave_costs import WaveCostModel
 from stagecut.planner.workers.rows.kinds import Kinds
 
 DEEPEST = 1 << 20

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from stagecut.planner.core.tolerances import ALMOST_ZERO, PATH_SUM
+from stagecut.planner.core.numerics.tolerances import ALMOST_ZERO, PATH_SUM
 from stagecut.planner.workers.rows.chain_program import Chain
 from stagecut.planner.workers.rows.chains import Chains
 from stagecut.planner.workers.rows.row_tables import DEEPEST, Option, Setting

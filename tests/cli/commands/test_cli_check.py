@@ -7,7 +7,7 @@ import pytest
 
 from stagecut.planner.analysis.recheck import recheck
 from stagecut.planner.analysis.reproof import ClaimOutcome, prove_again
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.io.documents.tree import parse_document
 from stagecut.planner.io.files.plan_file import plan_file_of, read_plan_file, to_tree
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.io.files.plan_file import read_plan_file
 
 ROOT = Path(__file__).parents[3]

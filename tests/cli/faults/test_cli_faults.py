@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.faults import exit_code_of
 from stagecut.planner.cli.process.lazy_group import LazyGroup
-from stagecut.planner.core.errors import BadInputError, OutputError, StagecutError
+from stagecut.planner.core.messages.errors import BadInputError, OutputError, StagecutError
 
 ROOT = Path(__file__).parents[3]
 

@@ -5,7 +5,7 @@ import json
 import highspy
 import pytest
 
-from stagecut.planner.core.errors import FaultWarning
+from stagecut.planner.core.messages.errors import FaultWarning
 
 PROBLEM = ("--model", "vgg16", "--cluster", "mixed-server-8", "--global-batch", "32", "--quiet")
 INTERLEAVED = (*PROBLEM, "--schedule", "interleaved", "--micro-batch", "4")

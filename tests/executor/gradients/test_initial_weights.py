@@ -12,7 +12,7 @@ from stagecut import executor
 from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.play.tensor_parallel import whole
 from stagecut.models.modules.module_chain import ModuleChain
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.plan import Plan
 from tests.executor import pool
 from tests.executor.tied_chain import NUM_LAYERS, batch_of, chain

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from stagecut.executor.ranks.environment import RUN_FOLDER
 from stagecut.executor.ranks.wait_graph import WaitGraph
 from stagecut.executor.ranks.world import World, join_world
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 
 
 @pytest.fixture

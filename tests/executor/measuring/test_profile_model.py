@@ -14,7 +14,7 @@ from stagecut.executor.measure.timings import KINDS  # noqa: E402
 from stagecut.executor.measure.workers import single_worker  # noqa: E402
 from stagecut.models import build_model  # noqa: E402
 from stagecut.models.modules.module_chain import ModuleChain  # noqa: E402
-from stagecut.planner.core.errors import BadInputError  # noqa: E402
+from stagecut.planner.core.messages.errors import BadInputError  # noqa: E402
 from stagecut.planner.core.precision import Precision  # noqa: E402
 
 HERE = __name__

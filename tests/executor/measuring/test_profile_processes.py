@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stagecut.executor.measure.workers import run_workers
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 
 ROOT = Path(__file__).parents[3]
 

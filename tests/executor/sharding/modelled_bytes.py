@@ -7,10 +7,10 @@ from math import prod
 from stagecut.models.modules.operators import OperatorModule
 from stagecut.planner.core.job import standard_optimizer
 from stagecut.planner.core.layer_graphs.layer_operators import operators_of
-from stagecut.planner.core.operators import INPUT, OUTPUT, Operator, Weight
+from stagecut.planner.core.operators.operators import INPUT, OUTPUT, Operator, Weight
+from stagecut.planner.core.operators.strategy import PARTIAL_SUMS, WHOLE_LOOP, LayerStrategy, Strategy, WeightStorage
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.precision import Precision
-from stagecut.planner.core.strategy import PARTIAL_SUMS, WHOLE_LOOP, LayerStrategy, Strategy, WeightStorage
 from stagecut.planner.sharding.edges import EdgeCosts, TensorEnds, edge_costs
 from stagecut.planner.sharding.layers import returned
 from stagecut.planner.sharding.mesh import Mesh

@@ -23,13 +23,13 @@ from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Link, Ser
 from stagecut.planner.core.job import Job, standard_optimizer
 from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.model import Layer, ModelProfile
-from stagecut.planner.core.operators import INPUT, OUTPUT, Operator
+from stagecut.planner.core.operators.operators import INPUT, OUTPUT, Operator
+from stagecut.planner.core.operators.strategy import LayerStrategy, StageSharding, Strategy
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.share import Share
-from stagecut.planner.core.strategy import LayerStrategy, StageSharding, Strategy
 from stagecut.planner.io.files.plan_file import PlanFile, provenance_of
 from stagecut.planner.io.files.plan_statements import Certificate, Prediction, StagePrediction
 from stagecut.planner.sharding.conversions import conversion

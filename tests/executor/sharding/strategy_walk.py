@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.model import Layer
-from stagecut.planner.core.operators import INPUT, OUTPUT, Operator
-from stagecut.planner.core.strategy import PARTIAL_SUMS, LayerStrategy, StageSharding, Strategy
+from stagecut.planner.core.operators.operators import INPUT, OUTPUT, Operator
+from stagecut.planner.core.operators.strategy import PARTIAL_SUMS, LayerStrategy, StageSharding, Strategy
 from stagecut.planner.sharding.layers import returned
 from stagecut.planner.sharding.placements import REPLICATE, Placements
 from stagecut.planner.sharding.strategies import output_gradient_placements, output_placements, strategies

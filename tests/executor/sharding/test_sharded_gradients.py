@@ -15,8 +15,8 @@ from stagecut import executor
 from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.play.reference import reference_step
 from stagecut.executor.play.tensor_parallel import whole
+from stagecut.planner.core.operators.strategy import StageSharding
 from stagecut.planner.core.plan import Plan
-from stagecut.planner.core.strategy import StageSharding
 from tests.executor import pool
 from tests.executor.sharding.modelled_bytes import modelled
 from tests.executor.sharding.sent_bytes import Bytes, countable, counted

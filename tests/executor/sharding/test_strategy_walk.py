@@ -3,8 +3,8 @@
 import pytest
 
 from stagecut.planner.core.layer_graphs.layer_operators import operators_of
-from stagecut.planner.core.operators import INPUT
-from stagecut.planner.core.strategy import PARTIAL_SUMS
+from stagecut.planner.core.operators.operators import INPUT
+from stagecut.planner.core.operators.strategy import PARTIAL_SUMS
 from stagecut.planner.sharding.placements import PARTIAL
 from stagecut.planner.sharding.strategies import output_placements, strategies
 from tests.executor.sharding.sharded_models import MODELS

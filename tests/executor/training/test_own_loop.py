@@ -9,7 +9,7 @@ from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.play.reference import reference_step
 from stagecut.executor.play.tensor_parallel import whole
 from stagecut.executor.ranks.failures import LossError
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.plan import Plan
 from tests.executor import pool
 from tests.executor.tied_chain import VOCABULARY, chain

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from stagecut.executor import checkpoint, load
 from stagecut.executor.manual_plan import plan_of
-from stagecut.planner.core.errors import BadInputError, OutputError
+from stagecut.planner.core.messages.errors import BadInputError, OutputError
 from tests.executor import pool
 from tests.executor.tied_chain import chain
 from tests.executor.training.training_loop import ADAMW, batch_of

@@ -11,7 +11,7 @@ from stagecut.executor.waves.loading import load_waves
 from stagecut.executor.waves.setting.data import sharded
 from stagecut.executor.waves.setting.execution import WaveTraining
 from stagecut.executor.waves.team import WaveTeam
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from tests.executor import pool
 from tests.executor.waves.wave_plans import MSE, check_close, layers, plan_of, samples, worker_of
 

@@ -14,7 +14,7 @@ from stagecut.executor.ranks.failures import LossError
 from stagecut.executor.waves.setting.data import sharded
 from stagecut.executor.waves.setting.execution import WaveTraining
 from stagecut.executor.waves.team import WaveTeam
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.waves import LocalStep
 from tests.executor.tied_chain import NUM_LAYERS, TOKENS, VOCABULARY, chain
 from tests.executor.waves.wave_plans import MSE, check_close, layers, plan_of, samples, synchronous_plan, worker_of

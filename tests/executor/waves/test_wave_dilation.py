@@ -13,7 +13,7 @@ from stagecut.executor.waves.setting.data import sharded
 from stagecut.executor.waves.setting.execution import WaveTraining
 from stagecut.executor.waves.team import WaveTeam
 from stagecut.planner.core.waves import LocalStep
-from stagecut.planner.cost.wave_costs import WaveCostModel
+from stagecut.planner.cost.waves.wave_costs import WaveCostModel
 from stagecut.planner.simulator.waves.network import WaveKind
 from stagecut.planner.simulator.waves.timeline import simulate_waves
 from tests.executor.waves.wave_plans import MSE, check_close, layers, samples

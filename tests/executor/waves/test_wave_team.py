@@ -10,7 +10,7 @@ from stagecut.executor.waves.setting.data import sharded
 from stagecut.executor.waves.setting.execution import WaveTraining
 from stagecut.executor.waves.setting.schemes import BSP, LOCAL_SGD
 from stagecut.executor.waves.team import WaveTeam
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from tests.executor.waves.wave_plans import MSE, WIDTH, layers, plan_of, samples, worker_of
 
 WORKERS = (worker_of("a", (0, 2, 4), in_flight=2), worker_of("b", (0, 1, 4), in_flight=2))

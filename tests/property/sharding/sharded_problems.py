@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Link, Server
 from stagecut.planner.core.job import Job, Optimizer, Recompute
 from stagecut.planner.core.model import Layer, ModelProfile
-from stagecut.planner.core.operators import INPUT, OUTPUT, SAMPLE, Operator, Port, Split, Tensor, Weight
-from stagecut.planner.core.parallelism import Parallelism
+from stagecut.planner.core.operators.operators import INPUT, OUTPUT, SAMPLE, Operator, Port, Split, Tensor, Weight
+from stagecut.planner.core.operators.parallelism import Parallelism
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 

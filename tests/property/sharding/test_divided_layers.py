@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stagecut.planner.core.cluster import UNLIMITED
-from stagecut.planner.core.strategy import PARTIAL_SUMS
+from stagecut.planner.core.operators.strategy import PARTIAL_SUMS
 from stagecut.planner.sharding.conversions import conversion
 from stagecut.planner.sharding.edges import TensorEnds, edge_costs
 from stagecut.planner.sharding.mesh import Mesh, MeshAxis

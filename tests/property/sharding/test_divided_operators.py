@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from stagecut.planner.core.operators import Operator, Port, Split, Tensor, Weight
+from stagecut.planner.core.operators.operators import Operator, Port, Split, Tensor, Weight
 from stagecut.planner.sharding.placements import PARTIAL
 from stagecut.planner.sharding.strategies import (
     input_gradient_placements,

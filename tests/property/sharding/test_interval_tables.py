@@ -8,8 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stagecut.planner.core.cluster import Link
-from stagecut.planner.core.errors import BadInputError
-from stagecut.planner.core.strategy import LayerStrategy, StageSharding
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.operators.strategy import LayerStrategy, StageSharding
 from stagecut.planner.cost.interval_tables import cheapest_strategies, interval_table
 from stagecut.planner.cost.operator_times import layer_works
 from stagecut.planner.cost.sharding_sums import sharding_sums

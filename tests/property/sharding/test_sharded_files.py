@@ -11,13 +11,13 @@ from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Server
 from stagecut.planner.core.job import Job, standard_optimizer
 from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.layer_graphs.sharding_faults import partial_faults
-from stagecut.planner.core.parallelism import Parallelism
+from stagecut.planner.core.operators.parallelism import Parallelism
+from stagecut.planner.core.operators.strategy import PARTIAL_SUMS, LayerStrategy, StageSharding
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.core.strategy import PARTIAL_SUMS, LayerStrategy, StageSharding
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.cost.memory_parts import memory_parts

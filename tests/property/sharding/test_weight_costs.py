@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from stagecut.planner.core.cluster import UNLIMITED
 from stagecut.planner.core.job import Optimizer
-from stagecut.planner.core.operators import Weight
-from stagecut.planner.core.strategy import PARTIAL_SUMS, WHOLE_LOOP, Strategy, WeightStorage
+from stagecut.planner.core.operators.operators import Weight
+from stagecut.planner.core.operators.strategy import PARTIAL_SUMS, WHOLE_LOOP, Strategy, WeightStorage
 from stagecut.planner.sharding.mesh import Mesh, MeshAxis
 from stagecut.planner.sharding.operator_costs import weight_costs
 from stagecut.planner.sharding.placements import PARTIAL

@@ -15,8 +15,8 @@ from stagecut.planner.choice_graphs.exact.brute_force import MOST_CHOICES, try_a
 from stagecut.planner.choice_graphs.exact.integer_program import ProgramLimits, solve_program
 from stagecut.planner.choice_graphs.solving.solve import solve
 from stagecut.planner.core.layer_graphs.layer_operators import operators_of
+from stagecut.planner.core.operators.strategy import LayerStrategy, StageSharding, Strategy
 from stagecut.planner.core.result import Status
-from stagecut.planner.core.strategy import LayerStrategy, StageSharding, Strategy
 from stagecut.planner.cost.operator_times import layer_works
 from stagecut.planner.cost.sharding_sums import sharding_sums
 from stagecut.planner.sharding.layer_costs import Cost

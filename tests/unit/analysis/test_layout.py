@@ -7,8 +7,8 @@ import pytest
 from stagecut.planner.analysis.layout import Layout, plans_of, play_layout, stages_short
 from stagecut.planner.analysis.layout_changes import fitting_changes
 from stagecut.planner.core.cluster import Cluster, Island, Server
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import Optimizer, Recompute
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.solvers.registry import run

@@ -8,7 +8,7 @@ from stagecut.planner.chains.joining import seconds_of
 from stagecut.planner.chains.merging import coarser_groups, merged_groups
 from stagecut.planner.chains.ordering import smallest_order
 from stagecut.planner.chains.task_graph import TaskGraph, Tensor, Weights
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import Layer, TimeTable
 from stagecut.planner.core.precision import Precision
 

@@ -12,7 +12,7 @@ import pytest
 from stagecut.planner.choice_graphs.reading import read_choice_graph
 from stagecut.planner.choice_graphs.text import Text
 from stagecut.planner.choice_graphs.writing import write_choice_graph
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from tests.choice_graphs import NO, choice_graph, contest_tree
 
 GRAPH = choice_graph(

@@ -9,7 +9,7 @@ from stagecut.planner.choice_graphs.exact.brute_force import try_all
 from stagecut.planner.choice_graphs.exact.elimination import eliminate_all
 from stagecut.planner.choice_graphs.exact.integer_program import ProgramLimits, solve_program
 from stagecut.planner.choice_graphs.solving.solve import solve
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.result import Status, StopCause
 from stagecut.planner.solvers.search.options import SolveOptions
 from tests.choice_graphs import choice_graph

@@ -15,7 +15,7 @@ from stagecut.planner.core.cluster import (
     Server,
     slowest,
 )
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from tests.catalogue import kinds
 from tests.property.strategies import links
 

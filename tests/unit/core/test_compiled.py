@@ -7,7 +7,7 @@ import sys
 import pytest
 
 CALLED = """
-from stagecut.planner.core.compiled import inlined
+from stagecut.planner.core.numerics.compiled import inlined
 
 @inlined
 def price(number):
@@ -15,7 +15,7 @@ def price(number):
 """
 CALLING = """
 from called import price
-from stagecut.planner.core.compiled import compiled
+from stagecut.planner.core.numerics.compiled import compiled
 
 @compiled
 def total(count):

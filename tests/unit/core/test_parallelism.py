@@ -2,9 +2,9 @@
 
 import pytest
 
-from stagecut.planner.core.operators import Operator, Split, Tensor
-from stagecut.planner.core.parallelism import Parallelism, allows
-from stagecut.planner.core.strategy import PARTIAL_SUMS, WHOLE_LOOP, Strategy, WeightStorage
+from stagecut.planner.core.operators.operators import Operator, Split, Tensor
+from stagecut.planner.core.operators.parallelism import Parallelism, allows
+from stagecut.planner.core.operators.strategy import PARTIAL_SUMS, WHOLE_LOOP, Strategy, WeightStorage
 
 
 def operator(kind="linear"):

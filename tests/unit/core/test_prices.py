@@ -3,7 +3,7 @@
 import pytest
 
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Server
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.prices import with_prices
 from tests.catalogue import kinds
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.run_record import ErrorSpread, RunMode, accuracy, counted_steps, relative_error
 from tests.runs import CONTAMINATED, DILATED, RUN, step
 

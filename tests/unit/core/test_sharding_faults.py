@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from stagecut.models import build_model
 from stagecut.planner.core.cluster import UNLIMITED
 from stagecut.planner.core.layer_graphs.sharding_faults import partial_faults, strategy_faults
-from stagecut.planner.core.operators import Operator, Port, Split, Tensor, Weight
-from stagecut.planner.core.strategy import PARTIAL_SUMS, WHOLE_LOOP, Strategy, WeightStorage
+from stagecut.planner.core.operators.operators import Operator, Port, Split, Tensor, Weight
+from stagecut.planner.core.operators.strategy import PARTIAL_SUMS, WHOLE_LOOP, Strategy, WeightStorage
 from stagecut.planner.sharding.conversions import conversion
 from stagecut.planner.sharding.mesh import Mesh, MeshAxis
 from stagecut.planner.sharding.placements import REPLICATE

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from stagecut.planner.core.cluster import AllReduceTable, Cluster, Island, Link, NetworkOverride, Server
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.share import WHOLE, Share, cluster_share, device_names, is_share_of, shares_of
 from tests.catalogue import kinds
 from tests.property.strategies import clusters

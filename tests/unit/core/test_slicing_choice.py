@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from stagecut.executor.manual_plan import plan_of
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import AUTO, Job, standard_optimizer
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.schedule import Schedule, num_halved
 

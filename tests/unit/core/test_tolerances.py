@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from stagecut.planner.core import tolerances
+from stagecut.planner.core.numerics import tolerances
 
 
 def test_every_tolerance_has_a_name_of_its_own():

@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from stagecut.planner.core.visible import visible, visible_lines
+from stagecut.planner.core.messages.visible import visible, visible_lines
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
 from stagecut.planner.core.run_record import StageFigures
 from stagecut.planner.cost.calibration import calibrate

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Link, Server
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import Job, Optimizer
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.plan import Pipeline, Plan, Stage

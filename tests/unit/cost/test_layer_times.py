@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from stagecut.planner.core.cluster import DeviceType
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.cost.layer_times import interpolate, layer_times

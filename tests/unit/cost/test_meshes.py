@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stagecut.planner.core.cluster import UNLIMITED, AllReduceTable, Cluster, Island, Link, Server
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.share import Share, cluster_share
 from stagecut.planner.cost.collectives import exchange_of

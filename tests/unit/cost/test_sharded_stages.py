@@ -8,12 +8,18 @@ import pytest
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Link, Server
 from stagecut.planner.core.job import Job, Optimizer
 from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge
-from stagecut.planner.core.operators import INPUT, OUTPUT, SAMPLE, Operator, Port, Split, Tensor, Weight
-from stagecut.planner.core.parallelism import Parallelism
+from stagecut.planner.core.operators.operators import INPUT, OUTPUT, SAMPLE, Operator, Port, Split, Tensor, Weight
+from stagecut.planner.core.operators.parallelism import Parallelism
+from stagecut.planner.core.operators.strategy import (
+    MEMORY_PRICES,
+    LayerStrategy,
+    StageSharding,
+    Strategy,
+    WeightStorage,
+)
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.strategy import MEMORY_PRICES, LayerStrategy, StageSharding, Strategy, WeightStorage
 from stagecut.planner.cost.cost_model import CostModel
 
 LINEAR = Operator(

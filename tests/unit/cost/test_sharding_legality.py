@@ -7,12 +7,12 @@ import pytest
 from stagecut.models import build_model
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Server
 from stagecut.planner.core.job import Job, standard_optimizer
-from stagecut.planner.core.parallelism import Parallelism
+from stagecut.planner.core.operators.parallelism import Parallelism
+from stagecut.planner.core.operators.strategy import PARTIAL_SUMS, LayerStrategy, StageSharding, Strategy, WeightStorage
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.core.strategy import PARTIAL_SUMS, LayerStrategy, StageSharding, Strategy, WeightStorage
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.cost.memory_parts import memory_parts

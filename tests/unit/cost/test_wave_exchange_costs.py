@@ -20,8 +20,8 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import Carrier
 from stagecut.planner.cost.collectives import gradient_sync_of
-from stagecut.planner.cost.wave_all_reduces import wave_all_reduce
-from stagecut.planner.cost.wave_costs import WaveCostModel, crosses_hosts
+from stagecut.planner.cost.waves.wave_all_reduces import wave_all_reduce
+from stagecut.planner.cost.waves.wave_costs import WaveCostModel, crosses_hosts
 
 TIMES = TimeTable(device_type="gpu", samples=(1,), forward_s=(1.0,), backward_s=(2.0,))
 

@@ -15,8 +15,8 @@ from stagecut.planner.core.plan import Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep, ShardPlacement
-from stagecut.planner.cost.wave_costs import WaveCostModel
-from stagecut.planner.cost.wave_legality import wave_faults
+from stagecut.planner.cost.waves.wave_costs import WaveCostModel
+from stagecut.planner.cost.waves.wave_legality import wave_faults
 
 TIMES = TimeTable(device_type="gpu", samples=(1,), forward_s=(1.0,), backward_s=(2.0,))
 OPTIMIZER = Optimizer(name="bytes", weight_bytes=2.0, gradient_bytes=2.0, state_bytes=4.0)

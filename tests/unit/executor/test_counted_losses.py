@@ -10,7 +10,7 @@ from stagecut.executor import Team, load
 from stagecut.executor.execution_plan import Training
 from stagecut.executor.manual_plan import plan_of
 from stagecut.models.modules.losses import IGNORED, class_loss, pre_training_loss
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from tests.unit.models.test_module_hugging_face import VOCABULARY, chain_of, whole_model
 
 FROZEN = partial(torch.optim.SGD, lr=0.0)

@@ -14,7 +14,7 @@ from stagecut.executor.execution_plan import Training
 from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.play.build import chain_of
 from stagecut.executor.play.reference import reference_step
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.schedule import Schedule
 from tests.executor.plans import unequal_plan
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import WaveChoices
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status

@@ -9,8 +9,8 @@ from stagecut.models import build_cluster, build_model, cluster_names, describe_
 from stagecut.models.cluster_catalogue import cluster_entry
 from stagecut.models.clusters.commented import cluster_links
 from stagecut.models.clusters.device_types import DEVICE_TYPES
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import Job, standard_optimizer
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.layer_times import layer_times

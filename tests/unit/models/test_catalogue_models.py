@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stagecut.models import build_model, describe_model, model_names
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.io.documents.canonical import format_json
 from stagecut.planner.io.files.profile import read_profile

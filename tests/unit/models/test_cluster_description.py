@@ -8,7 +8,7 @@ from stagecut.models.clusters.description import described, is_described
 from stagecut.models.clusters.device_types import KNOWN_TYPES, device_type
 from stagecut.models.clusters.links import LINKS, link, named_link
 from stagecut.planner.core.catalogue import LinkUse
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 
 WANTED = (

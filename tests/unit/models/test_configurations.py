@@ -6,7 +6,7 @@ import pytest
 
 from stagecut.models.configurations.entry import configuration_entry, configured_precision, is_configuration
 from stagecut.models.configurations.types import READERS
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 
 BASE = {

@@ -3,7 +3,7 @@
 import pytest
 
 from stagecut.models import build_model, describe_model, measured_names, measured_profiles, tables
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 from tests.measured import NAME, write_measured
 

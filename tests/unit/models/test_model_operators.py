@@ -6,7 +6,7 @@ import pytest
 
 from stagecut.models import build_model, model_names
 from stagecut.models.families.llama import LlamaShape, llama
-from stagecut.planner.core.operators import INPUT, OUTPUT, SAMPLE
+from stagecut.planner.core.operators.operators import INPUT, OUTPUT, SAMPLE
 from stagecut.planner.core.precision import Precision
 
 OPAQUE = {"unet", "synthetic"}

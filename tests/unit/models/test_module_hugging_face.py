@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 
 VOCABULARY = 61
 SPECIAL = {"bos_token_id": 1, "eos_token_id": 2}

@@ -11,7 +11,7 @@ from stagecut.models.families.mixtral import MixtralShape
 from stagecut.models.families.resnet import ResnetShape
 from stagecut.models.families.unet import UnetShape
 from stagecut.models.families.vit import VitShape
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 
 SMALL_TEXT = {"gpt-mini": 16, "bert-mini": 16, "llama-mini": 16}
 
@@ -171,7 +171,7 @@ def test_without_torch_the_answer_says_what_to_install(line):
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from stagecut import models\nfrom stagecut.models import hugging_face\n"
-        "from stagecut.planner.core.errors import BadInputError\n"
+        "from stagecut.planner.core.messages.errors import BadInputError\n"
         f"try:\n    {line}\nexcept BadInputError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

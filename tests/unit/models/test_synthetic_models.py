@@ -3,7 +3,7 @@
 import pytest
 
 from stagecut.models import build_model, describe_model
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 
 
 def test_same_name_gives_the_same_model():

@@ -3,7 +3,7 @@
 import pytest
 
 from stagecut.planner.core.cluster import Cluster, Island, Server
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.network.device_groups import name_devices
 from stagecut.planner.network.host_filling import GroupSize, fill_hosts
 from tests.catalogue import kinds

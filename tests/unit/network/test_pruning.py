@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stagecut.planner.core.cluster import Cluster, Island, Server
-from stagecut.planner.core.errors import StoppedError
+from stagecut.planner.core.messages.errors import StoppedError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.pruning import arc_prices, lowest_times, position_ranges

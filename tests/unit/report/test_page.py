@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.result import HistoryPoint, Result, Status
 from stagecut.planner.io.files.plan_statements import Provenance
 from stagecut.planner.report.page import page

@@ -10,9 +10,9 @@ from rich.table import Table
 from stagecut.planner.core.catalogue import LinkUse, NamedLink
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Link, Server
 from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge
+from stagecut.planner.core.operators.strategy import LayerStrategy, StageSharding, Strategy
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.result import Result, Shortage, Status
-from stagecut.planner.core.strategy import LayerStrategy, StageSharding, Strategy
 from stagecut.planner.report.stage_tables import stage_tables
 from stagecut.planner.report.tables import (
     cluster_table,

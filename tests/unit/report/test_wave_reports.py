@@ -18,7 +18,7 @@ from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
-from stagecut.planner.cost.wave_costs import WaveCostModel
+from stagecut.planner.cost.waves.wave_costs import WaveCostModel
 from stagecut.planner.report.images import ImageFormat
 from stagecut.planner.report.text_table import print_table
 from stagecut.planner.report.waves.wave_gantt import draw_wave_gantt, wave_gantt_bytes

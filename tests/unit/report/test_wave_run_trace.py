@@ -2,7 +2,7 @@
 
 import pytest
 
-from stagecut.planner.cost.wave_costs import WaveCostModel
+from stagecut.planner.cost.waves.wave_costs import WaveCostModel
 from stagecut.planner.report.waves.wave_perfetto import GATE, MeasuredSpan, wave_run_trace
 from stagecut.planner.simulator.waves.timeline import simulate_waves
 from tests.wave_files import SPREAD, tiny_plan, tiny_problem

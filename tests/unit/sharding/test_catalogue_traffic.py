@@ -4,8 +4,8 @@ import pytest
 
 from stagecut.models import build_model
 from stagecut.planner.core.cluster import Link
-from stagecut.planner.core.operators import INPUT, OUTPUT
-from stagecut.planner.core.strategy import PARTIAL_SUMS, WHOLE_LOOP
+from stagecut.planner.core.operators.operators import INPUT, OUTPUT
+from stagecut.planner.core.operators.strategy import PARTIAL_SUMS, WHOLE_LOOP
 from stagecut.planner.sharding.edges import TensorEnds, edge_costs
 from stagecut.planner.sharding.mesh import Mesh, MeshAxis
 from stagecut.planner.sharding.placements import Shard

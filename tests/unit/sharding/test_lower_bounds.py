@@ -9,8 +9,18 @@ from hypothesis import strategies as st
 
 from stagecut.planner.core.cluster import UNLIMITED
 from stagecut.planner.core.job import Optimizer
-from stagecut.planner.core.operators import HIDDEN, INPUT, OUTPUT, SAMPLE, Operator, Port, Split, Tensor, Weight
-from stagecut.planner.core.strategy import WeightStorage
+from stagecut.planner.core.operators.operators import (
+    HIDDEN,
+    INPUT,
+    OUTPUT,
+    SAMPLE,
+    Operator,
+    Port,
+    Split,
+    Tensor,
+    Weight,
+)
+from stagecut.planner.core.operators.strategy import WeightStorage
 from stagecut.planner.sharding.edges import TensorEnds, edge_costs
 from stagecut.planner.sharding.lower_bounds import least_iteration_bytes, least_words
 from stagecut.planner.sharding.mesh import Mesh, MeshAxis

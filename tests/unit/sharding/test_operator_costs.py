@@ -6,8 +6,8 @@ import pytest
 
 from stagecut.planner.core.cluster import UNLIMITED, Link
 from stagecut.planner.core.job import Optimizer
-from stagecut.planner.core.operators import Operator, Port, Split, Tensor, Weight
-from stagecut.planner.core.strategy import PARTIAL_SUMS, Strategy, WeightStorage
+from stagecut.planner.core.operators.operators import Operator, Port, Split, Tensor, Weight
+from stagecut.planner.core.operators.strategy import PARTIAL_SUMS, Strategy, WeightStorage
 from stagecut.planner.sharding.mesh import Mesh, MeshAxis
 from stagecut.planner.sharding.operator_costs import BUCKET_BYTES, operator_costs
 

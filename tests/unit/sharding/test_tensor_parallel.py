@@ -5,9 +5,9 @@ import pytest
 from stagecut.models.catalogue import build_model
 from stagecut.planner.core.cluster import Link
 from stagecut.planner.core.job import standard_optimizer
-from stagecut.planner.core.operators import INPUT, OUTPUT
+from stagecut.planner.core.operators.operators import INPUT, OUTPUT
+from stagecut.planner.core.operators.strategy import Strategy
 from stagecut.planner.core.precision import Precision
-from stagecut.planner.core.strategy import Strategy
 from stagecut.planner.sharding.edges import TensorEnds, edge_costs
 from stagecut.planner.sharding.mesh import Mesh, MeshAxis
 from stagecut.planner.sharding.operator_costs import NO_TRAFFIC, operator_costs

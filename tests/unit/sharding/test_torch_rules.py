@@ -20,8 +20,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from stagecut.models.families.gpt import GptShape, gpt
 from stagecut.models.families.llama import LlamaShape, llama
 from stagecut.models.families.vgg import VGG16_CIFAR, vgg
+from stagecut.planner.core.operators.strategy import WeightStorage
 from stagecut.planner.core.precision import Precision
-from stagecut.planner.core.strategy import WeightStorage
 from stagecut.planner.sharding.placements import PARTIAL, REPLICATE, Shard
 from stagecut.planner.sharding.strategies import (
     input_placements,

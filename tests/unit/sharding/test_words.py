@@ -2,8 +2,8 @@
 
 import pytest
 
-from stagecut.planner.core.operators import INPUT, OUTPUT, Operator, Port, Split, Tensor, Weight
-from stagecut.planner.core.strategy import LayerStrategy, Strategy, WeightStorage
+from stagecut.planner.core.operators.operators import INPUT, OUTPUT, Operator, Port, Split, Tensor, Weight
+from stagecut.planner.core.operators.strategy import LayerStrategy, Strategy, WeightStorage
 from stagecut.planner.sharding.words import layer_words, stage_words
 
 STATE = ("sample", "token", "hidden")

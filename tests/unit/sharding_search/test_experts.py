@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from stagecut.planner.core.layer_graphs.layer_operators import operators_of
-from stagecut.planner.core.operators import HIDDEN, SAMPLE, TOKEN
-from stagecut.planner.core.strategy import WHOLE_LOOP, WeightStorage
+from stagecut.planner.core.operators.operators import HIDDEN, SAMPLE, TOKEN
+from stagecut.planner.core.operators.strategy import WHOLE_LOOP, WeightStorage
 from stagecut.planner.sharding_search.experts import experts_on
 from stagecut.planner.sharding_search.scheme_search import expert_schemes
 from tests.sharding_models import attention, case_of, layer_of, linear, model_of, pointwise

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.simulator.action_lists import interleaved_actions, pipeline_actions, stage_actions
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.cost.plan_costs import TaskKind
 from stagecut.planner.simulator.action_lists import Action, Op, interleaved_actions, stage_actions
 from stagecut.planner.simulator.compilation import compile_actions, pipeline_graph

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.plan_costs import TaskKind
 from stagecut.planner.simulator.action_lists import stage_actions

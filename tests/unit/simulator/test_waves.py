@@ -16,7 +16,7 @@ import pytest
 
 from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
-from stagecut.planner.cost.wave_costs import Exchange, WaveCosts
+from stagecut.planner.cost.waves.wave_costs import Exchange, WaveCosts
 from stagecut.planner.simulator.waves.network import WaveKind
 from stagecut.planner.simulator.waves.steady import Waits, steady_state, worker_rate
 from stagecut.planner.simulator.waves.timeline import simulate_waves

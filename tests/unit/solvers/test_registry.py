@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stagecut.planner.core.errors import BadInputError, FaultWarning, UnsupportedError
+from stagecut.planner.core.messages.errors import BadInputError, FaultWarning, UnsupportedError
 from stagecut.planner.core.result import Status, StopCause
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.sublot_sizes import divisors, is_union, powers_of_two, sublot_cuts
 from stagecut.planner.sublots.process_chain import Process, ProcessChain, affine
 from tests.sublot_lines import affine_chain

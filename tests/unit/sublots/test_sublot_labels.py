@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.sublot_sizes import powers_of_two
 from stagecut.planner.sublots.labels import SublotProblem, descend, near_equal, solve_sublots, undominated
 from stagecut.planner.sublots.staircases import makespan_s

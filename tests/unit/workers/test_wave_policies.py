@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from stagecut.models import build_cluster, build_model
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import Job, WaveChoices, standard_optimizer
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.waves import Allocation, ShardPlacement

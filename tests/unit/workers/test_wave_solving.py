@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import AUTO, Job, WaveChoices
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status, StopCause
 from stagecut.planner.core.waves import Allocation, LocalStep
-from stagecut.planner.cost.wave_costs import WaveCostModel
-from stagecut.planner.cost.wave_legality import wave_faults
+from stagecut.planner.cost.waves.wave_costs import WaveCostModel
+from stagecut.planner.cost.waves.wave_legality import wave_faults
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.workers.solving import solve_waves
 from tests.catalogue import NOTHING_KEPT, WEIGHTS_ONLY, chain, one_device_per_server

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats
 from stagecut.planner.core.cluster import Link
+from stagecut.planner.core.numerics.arrays import Bools, Floats
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.cost.collectives import ring_all_reduce_s
 from stagecut.planner.cost.cost_model import CostModel

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.tolerances import EQUAL_PAPER_TIMES
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.tolerances import EQUAL_PAPER_TIMES
 from stagecut.planner.solvers.papers.autopipe_partition.time import StageTimes, Timings, timings
 from stagecut.planner.solvers.search.options import StopCheck
 

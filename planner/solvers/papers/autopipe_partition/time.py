@@ -25,8 +25,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
-from stagecut.planner.core.tolerances import EQUAL_PAPER_TIMES
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.tolerances import EQUAL_PAPER_TIMES
 
 MAX_MICROBATCHES = 1024
 """Micro-batches whose slots are computed one by one: it bounds the time, and jobs seldom have more."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.solvers.papers.umpipe.found import Found, Lines, joined, sizes_of
 from stagecut.planner.solvers.papers.umpipe.operators import Breeding, Evaluate, bred
 from stagecut.planner.solvers.papers.umpipe.ticks import in_ticks

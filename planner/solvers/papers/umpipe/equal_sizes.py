@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Ints
+from stagecut.planner.core.numerics.arrays import Ints
 from stagecut.planner.solvers.papers.umpipe.found import Found, Lines, sizes_of
 from stagecut.planner.sublots.staircases import makespan_s
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.solvers.papers.umpipe.dual_genetic import one_by_one
 from stagecut.planner.solvers.papers.umpipe.found import Found, Lines
 from stagecut.planner.solvers.papers.umpipe.operators import Breeding, bred

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.solvers.papers.umpipe.dual_genetic import bred_apart
 from stagecut.planner.solvers.papers.umpipe.found import Found, Lines
 from stagecut.planner.solvers.papers.umpipe.operators import Breeding, Evaluate

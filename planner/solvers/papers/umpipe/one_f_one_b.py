@@ -4,7 +4,7 @@ Forwards and backwards take turns, so it is no choice of sizes of the searches' 
 the forwards, and may end before the best of them. Release times are not asked for.
 """
 
-from stagecut.planner.core.checks import require
+from stagecut.planner.core.messages.checks import require
 from stagecut.planner.simulator.action_lists import Action, Op, stage_actions
 from stagecut.planner.sublots.process_chain import ProcessChain
 

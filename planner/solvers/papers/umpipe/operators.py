@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats, Ints
-from stagecut.planner.core.checks import require, require_count
+from stagecut.planner.core.messages.checks import require, require_count
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.solvers.papers.umpipe.equal_sizes import equal_genes
 from stagecut.planner.solvers.papers.umpipe.found import Found, Lines, sizes_of
 

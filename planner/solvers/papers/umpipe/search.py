@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import log
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.solvers.papers.umpipe.dual_genetic import dual_genetic
 from stagecut.planner.solvers.papers.umpipe.equal_sizes import equal_sizes
 from stagecut.planner.solvers.papers.umpipe.found import Found, Lines, joined

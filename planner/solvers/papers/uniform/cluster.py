@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.cluster import Link
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Variant

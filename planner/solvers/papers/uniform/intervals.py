@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Bools, Floats
 from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.numerics.arrays import Bools, Floats
 from stagecut.planner.cost.stage_costs import StageCosts, first_fitting
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.core.result import OwnObjective

@@ -10,7 +10,7 @@ from torch import nn
 from stagecut.executor import Team, checkpoint, load
 from stagecut.executor.execution_plan import Training
 from stagecut.executor.manual_plan import plan_of
-from stagecut.planner.core.errors import BadInputError, OutputError
+from stagecut.planner.core.messages.errors import BadInputError, OutputError
 
 ADAMW = partial(torch.optim.AdamW, lr=0.1, weight_decay=0.01)
 BATCH = (torch.ones(4, 2), torch.zeros(4, 2))

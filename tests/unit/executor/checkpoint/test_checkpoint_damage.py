@@ -14,7 +14,7 @@ from torch import nn
 
 from stagecut.executor import checkpoint, load
 from stagecut.executor.manual_plan import plan_of
-from stagecut.planner.core.errors import BadInputError, OutputError
+from stagecut.planner.core.messages.errors import BadInputError, OutputError
 
 PARTS = ["values.pt", ".metadata", "__0_0.distcp", "checkpoint.json"]
 NUM_FLIPPED = 64

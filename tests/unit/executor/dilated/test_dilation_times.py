@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stagecut.executor.dilated.planned_times import PlannedTimes
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.plan_costs import Halves, SublotCut, Sublots, TaskKind
 from stagecut.planner.simulator.action_lists import (

@@ -10,7 +10,7 @@ from stagecut.executor.measure.inspection import inspect_chain  # noqa: E402
 from stagecut.executor.measure.samples import Samples  # noqa: E402
 from stagecut.executor.play.build import chain_of  # noqa: E402
 from stagecut.models.modules.module_chain import LayerModule, ModuleChain, Tie  # noqa: E402
-from stagecut.planner.core.errors import BadInputError  # noqa: E402
+from stagecut.planner.core.messages.errors import BadInputError  # noqa: E402
 from stagecut.planner.core.model import SkipEdge  # noqa: E402
 
 

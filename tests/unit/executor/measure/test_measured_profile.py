@@ -10,7 +10,7 @@ from stagecut.executor.measure.inspection import ChainFacts, LayerFacts
 from stagecut.executor.measure.measured_profile import check_same_layers, measured_profile, with_times
 from stagecut.executor.measure.profile_model import ModelMeasurement, size_times
 from stagecut.executor.measure.timings import KINDS, Pass, Timing, summarize
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import Layer, ModelProfile, SkipEdge, TimeTable
 from stagecut.planner.core.precision import Precision
 

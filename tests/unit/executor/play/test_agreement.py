@@ -10,7 +10,7 @@ from stagecut.executor import Team
 from stagecut.executor.execution_plan import Training
 from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.play.agreement import fingerprint
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 
 FOUR = plan_of((0, 1, 2), replicas=(2, 2), micro_batch=2, num_microbatches=2)
 """Four ranks, batches of four samples."""

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from stagecut.executor.play.batch import check_batch
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 
 SAMPLES = 4
 ONES = torch.ones(SAMPLES, 2)

@@ -20,7 +20,7 @@ from stagecut.executor.ranks.reporting import read_reports, write_report
 from stagecut.executor.ranks.root_cause import failure_message, root_cause
 from stagecut.executor.ranks.wait_graph import WaitGraph
 from stagecut.executor.schedule.rank_layout import Role
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.simulator.action_lists import Action, Op
 
 ROLE = Role(rank=2, device="slow/0", pipeline=0, group=1, replica=0, tensor_rank=0, stages=(1,))

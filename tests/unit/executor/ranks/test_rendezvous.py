@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from stagecut.executor.ranks.environment import ATTEMPT, RUN_FOLDER
 from stagecut.executor.ranks.rendezvous import rendezvous
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from tests.executor.hosts.sockets import listeners
 
 PATIENCE = timedelta(seconds=10)

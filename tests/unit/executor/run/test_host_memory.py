@@ -10,8 +10,8 @@ from stagecut.executor.run.options import RunOptions
 from stagecut.executor.run.preflight import check_run, runs_together
 from stagecut.models import build_cluster, build_model
 from stagecut.planner.analysis.prediction import plan_file_of, play
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import Job, standard_optimizer
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.run_record import RunMode

@@ -13,8 +13,8 @@ from stagecut.executor.play.trace import Span, StepTrace
 from stagecut.executor.run.record import record_of
 from stagecut.executor.schedule.rank_layout import RankLayout
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Server
-from stagecut.planner.core.errors import BadInputError, StagecutError
 from stagecut.planner.core.job import Job, standard_optimizer
+from stagecut.planner.core.messages.errors import BadInputError, StagecutError
 from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.precision import Precision

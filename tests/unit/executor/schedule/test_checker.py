@@ -4,7 +4,7 @@ import pytest
 
 from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.schedule.checker import check_lists
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.simulator.action_lists import Action, Op, plan_actions, stage_actions
 

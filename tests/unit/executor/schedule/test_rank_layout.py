@@ -5,7 +5,7 @@ import pytest
 from stagecut.executor.manual_plan import plan_of
 from stagecut.executor.schedule.rank_layout import RankLayout
 from stagecut.models import build_cluster
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.schedule import Schedule
 

@@ -7,10 +7,10 @@ from torch.nn import functional
 
 from stagecut.executor.execution_plan import ExecutionPlan, Training
 from stagecut.executor.manual_plan import plan_of
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.operators.strategy import LayerStrategy, StageSharding, Strategy
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.core.strategy import LayerStrategy, StageSharding, Strategy
 from stagecut.planner.simulator.action_lists import Action, Op
 from tests.executor.sharding.sharded_models import MODELS, plan_file, sharded
 

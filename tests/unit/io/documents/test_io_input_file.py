@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.io.documents import input_file
 from stagecut.planner.io.documents.input_file import read_text
 from stagecut.planner.io.files.run_history import read_runs

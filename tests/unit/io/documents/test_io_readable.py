@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from stagecut.planner.core.errors import OutputError
+from stagecut.planner.core.messages.errors import OutputError
 from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
 from stagecut.planner.io.documents.input_file import MAX_FILE_BYTES
 from stagecut.planner.io.documents.tree import parse_document

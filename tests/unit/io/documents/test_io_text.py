@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.io.documents.input_file import MAX_FILE_BYTES, read_text
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 import yaml
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.io.documents import tree
 from stagecut.planner.io.documents.tree import MAX_DEPTH, ListLimit, parse_document
 

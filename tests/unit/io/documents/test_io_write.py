@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stagecut.planner.core.errors import OutputError
+from stagecut.planner.core.messages.errors import OutputError
 from stagecut.planner.io.documents.write import check_writable, write_bytes
 
 ROOT = Path(__file__).parents[4]

@@ -4,7 +4,7 @@ import pytest
 
 from stagecut.planner.core.catalogue import NO_CATALOGUE, Catalogue, LinkUse, NamedLink
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Link, Server
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.io.documents.tree import parse_document
 from stagecut.planner.io.files.cluster import cluster_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from stagecut.models import build_model
-from stagecut.planner.core.operators import Port
+from stagecut.planner.core.operators.operators import Port
 from stagecut.planner.io.documents.canonical import format_json
 from stagecut.planner.io.documents.tree import parse_document
 from stagecut.planner.io.files.profile import profile_of, to_tree

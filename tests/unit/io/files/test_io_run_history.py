@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from stagecut.planner.core.errors import BadInputError, OutputError
+from stagecut.planner.core.messages.errors import BadInputError, OutputError
 from stagecut.planner.io.files import run_history
 from stagecut.planner.io.files.run_history import append_run, check_appendable, read_runs
 from tests.runs import DILATED, RUN

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.io.documents.canonical import format_json
 from stagecut.planner.io.documents.tree import parse_document
 from stagecut.planner.io.files.job import job_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.io.files.schema import KINDS, json_schema
 
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import Layer
-from stagecut.planner.core.operators import Operator, Tensor
-from stagecut.planner.core.strategy import (
+from stagecut.planner.core.operators.operators import Operator, Tensor
+from stagecut.planner.core.operators.strategy import (
     PARTIAL_SUMS,
     WHOLE_LOOP,
     LayerStrategy,

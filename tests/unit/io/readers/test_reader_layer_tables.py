@@ -4,7 +4,7 @@ import pytest
 
 from stagecut.models import build_model
 from stagecut.planner.chains.coarsening import by_blocks
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.io.readers.formats import Format, open_foreign
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.io.readers.conversion import Choices
 from stagecut.planner.io.readers.formats import TIME_UNITS, Format, convert, open_foreign
 from stagecut.planner.io.readers.metis import measurement_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 
 FIGURES = "forward_compute_time=1.0, backward_compute_time=2.0, activation_size={size}, parameter_size=4.0"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 
 
 def test_forward_is_what_recomputation_adds(read, foreign):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.io.writers.deepspeed import deepspeed_tree
 from stagecut.planner.io.writers.degrees import Degrees
 from stagecut.planner.io.writers.launch import launch_lines

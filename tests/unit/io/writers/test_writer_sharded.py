@@ -8,13 +8,13 @@ import pytest
 
 from stagecut.models import build_model
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Server
-from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.job import Job, standard_optimizer
+from stagecut.planner.core.messages.errors import UnsupportedError
+from stagecut.planner.core.operators.strategy import LayerStrategy, StageSharding, Strategy, WeightStorage
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.core.strategy import LayerStrategy, StageSharding, Strategy, WeightStorage
 from stagecut.planner.io.writers.deepspeed import deepspeed_tree
 from stagecut.planner.io.writers.megatron import megatron_arguments
 from stagecut.planner.io.writers.torchtitan import torchtitan_toml

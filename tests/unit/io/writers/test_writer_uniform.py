@@ -8,8 +8,8 @@ import pytest
 
 from stagecut.models import build_model
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Server
-from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.job import Job, Optimizer
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.model import SkipEdge
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.precision import Precision

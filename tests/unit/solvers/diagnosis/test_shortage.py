@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from stagecut.planner.core.job import Optimizer, Recompute
-from stagecut.planner.core.parallelism import Parallelism
+from stagecut.planner.core.operators.parallelism import Parallelism
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.schedule import Schedule

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from stagecut.planner.core.cluster import Cluster, Island, Link, Server
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.cost.cost_model import CostModel

@@ -9,10 +9,10 @@ import pytest
 from stagecut.planner.core.cluster import Link
 from stagecut.planner.core.job import Recompute
 from stagecut.planner.core.model import Layer, ModelProfile, TimeTable
+from stagecut.planner.core.numerics.tolerances import ALPA_LATENCY
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.core.tolerances import ALPA_LATENCY
 from stagecut.planner.solvers.papers.alpa import Alpa
 from stagecut.planner.solvers.papers.uniform.cluster import UniformGroup
 from stagecut.planner.solvers.papers.uniform.variants import uniform_variants

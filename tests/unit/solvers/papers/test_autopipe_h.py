@@ -7,8 +7,8 @@ from hypothesis import assume, given, settings
 
 from benchmarks.papers.contention_blind import BlindSearch, contention_blind, without_queues
 from stagecut.models import build_cluster, build_model
-from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.job import Job, standard_optimizer
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status, StopCause

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from stagecut.planner.core.cluster import Cluster, Island, Link, Server
-from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.job import Optimizer, Recompute
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.solvers.papers.dapple import Dapple, solve

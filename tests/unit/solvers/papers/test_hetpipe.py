@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given, reject, settings
 
 from stagecut.planner.core.cluster import Cluster, Island, Link, Server
-from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.job import Recompute
+from stagecut.planner.core.messages.errors import UnsupportedError
+from stagecut.planner.core.numerics.tolerances import HETPIPE_BRACKET, HETPIPE_GAP
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.core.tolerances import HETPIPE_BRACKET, HETPIPE_GAP
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
 from stagecut.planner.network.device_groups import groups_host_by_host

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from stagecut.planner.core.cluster import UNLIMITED, Cluster, Island, Link, Server
-from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.job import Recompute
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.solvers.papers.pipedream import OBJECTIVE, solve

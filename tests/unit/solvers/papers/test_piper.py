@@ -9,10 +9,10 @@ import pytest
 from stagecut.planner.core.cluster import Cluster, Island, Link, Server
 from stagecut.planner.core.job import Recompute
 from stagecut.planner.core.model import SkipEdge
+from stagecut.planner.core.numerics.tolerances import PIPER_LOAD
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.core.tolerances import PIPER_LOAD
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.layer_times import parts
 from stagecut.planner.cost.legality import faults

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, reject, settings
 
 from stagecut.planner.core.cluster import Cluster, Island, Server
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.schedule import Schedule

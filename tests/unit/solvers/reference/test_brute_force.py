@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from stagecut.planner.core.cluster import Cluster, Island, Server
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
 from stagecut.planner.core.schedule import Schedule, warmup_depths

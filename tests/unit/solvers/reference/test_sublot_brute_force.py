@@ -2,7 +2,7 @@
 
 import pytest
 
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.solvers.reference.sublot_brute_force import (
     all_makespans,
     are_unions,

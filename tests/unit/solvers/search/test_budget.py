@@ -2,7 +2,7 @@
 
 import pytest
 
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.solvers.search.budget import STATUS, MemoryWatch, resident_bytes, room_bytes
 
 

@@ -7,7 +7,7 @@ import highspy
 import numpy as np
 import pytest
 
-from stagecut.planner.core.errors import StagecutError
+from stagecut.planner.core.messages.errors import StagecutError
 from stagecut.planner.solvers.search.highs import (
     LinearProgram,
     SolveOutcome,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.solvers.search.refusals import require_schedules, require_single_devices

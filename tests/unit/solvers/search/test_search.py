@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from stagecut.planner.core.errors import BadInputError, FaultWarning, UnsupportedError
 from stagecut.planner.core.job import AUTO
+from stagecut.planner.core.messages.errors import BadInputError, FaultWarning, UnsupportedError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import OwnObjective, Status, StopCause
 from stagecut.planner.solvers.reference.brute_force import all_plans

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from stagecut.planner.core.errors import UnsupportedError
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.solvers.registry import PROVING, run
 from stagecut.planner.solvers.search.options import RowChoice, SolveOptions
 from tests.catalogue import fast_and_slow

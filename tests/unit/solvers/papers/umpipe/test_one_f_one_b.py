@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.simulator.timeline import simulate
 from stagecut.planner.solvers.papers.umpipe.one_f_one_b import iteration_s, one_f_one_b
 from stagecut.planner.sublots.process_chain import ProcessChain, affine

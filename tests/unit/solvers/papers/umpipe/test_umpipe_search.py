@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.solvers.papers.umpipe.operators import Breeding
 from stagecut.planner.solvers.papers.umpipe.search import METHODS, nearest_allowed, one_after_another, search
 from stagecut.planner.sublots.labels import SublotProblem, solve_sublots

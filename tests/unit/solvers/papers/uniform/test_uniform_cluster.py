@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from stagecut.planner.core.cluster import UNLIMITED, Cluster, Island, Link, NetworkOverride, Server
-from stagecut.planner.core.errors import UnsupportedError
 from stagecut.planner.core.job import Optimizer
+from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem

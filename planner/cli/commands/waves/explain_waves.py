@@ -9,7 +9,7 @@ import click
 from stagecut.planner.analysis.wave_prediction import PlayedWaves, play_waves
 from stagecut.planner.analysis.wave_recheck import certified_waves
 from stagecut.planner.analysis.wave_what_if import WaveWhatIf, wave_what_ifs
-from stagecut.planner.cli.commands.solve_waves import plan_workers, wave_provenance
+from stagecut.planner.cli.commands.waves.solve_waves import plan_workers, wave_provenance
 from stagecut.planner.cli.options.time_notes import note_times
 from stagecut.planner.cli.options.waves import refuse_without_effect
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests

@@ -7,7 +7,7 @@ gives the placements of every strategy (GSPMD, arXiv 2105.04663; AutoDDL, IEEE T
 
 from dataclasses import dataclass
 
-from stagecut.planner.core.checks import require, require_count, require_distinct, require_non_negative
+from stagecut.planner.core.messages.checks import require, require_count, require_distinct, require_non_negative
 
 SAMPLE, TOKEN, HIDDEN = "sample", "token", "hidden"
 INPUT, OUTPUT = "input", "output"

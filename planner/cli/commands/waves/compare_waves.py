@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import click
 
-from stagecut.planner.cli.commands.solve_waves import plan_workers, wave_provenance
+from stagecut.planner.cli.commands.waves.solve_waves import plan_workers, wave_provenance
 from stagecut.planner.cli.options.waves import refuse_without_effect
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.lazy_group import seconds_since_start
@@ -15,10 +15,10 @@ from stagecut.planner.cli.process.notes import notes
 from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.answers import DIFFERS, compared_exit_code, print_fault
 from stagecut.planner.cli.views.wave_plan import rate_words, wave_row
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
+from stagecut.planner.core.numerics.tolerances import EQUAL_TIMES
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status
-from stagecut.planner.core.tolerances import EQUAL_TIMES
 from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.core.waves import Allocation
 from stagecut.planner.cost.time_basis import time_basis

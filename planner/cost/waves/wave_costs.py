@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from stagecut.planner.core.arrays import Floats, Ints
 from stagecut.planner.core.cluster import Link
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.placement import DeviceGroup, Placement, device_group_of
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.share import WHOLE
@@ -16,7 +16,7 @@ from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WaveP
 from stagecut.planner.core.waves import Carrier, LocalStep
 from stagecut.planner.cost.links import link_between, link_between_hosts, route_between
 from stagecut.planner.cost.stage_costs import StageCostModel, StageCosts
-from stagecut.planner.cost.wave_all_reduces import Route, WaveAllReduce, wave_all_reduce
+from stagecut.planner.cost.waves.wave_all_reduces import Route, WaveAllReduce, wave_all_reduce
 
 
 def crosses_hosts(route: Route) -> bool:

@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from enum import StrEnum
 
-from stagecut.planner.core.operators import SAMPLE, TOKEN, Operator
-from stagecut.planner.core.strategy import WHOLE_LOOP, Strategy, WeightStorage
+from stagecut.planner.core.operators.operators import SAMPLE, TOKEN, Operator
+from stagecut.planner.core.operators.strategy import WHOLE_LOOP, Strategy, WeightStorage
 
 EXPERT, ATTENTION = "expert", "attention"
 

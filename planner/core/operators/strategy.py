@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from stagecut.planner.core.checks import require, require_count
+from stagecut.planner.core.messages.checks import require, require_count
 
 WHOLE_LOOP = ""
 """Split of an axis whose devices all compute the same."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from stagecut.planner.core.errors import BadInputError
+from stagecut.planner.core.messages.errors import BadInputError
 
 
 def require(condition: bool, owner: str, field: str, rule: str, value: object) -> None:

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from stagecut.planner.core.errors import BadInputError
 from stagecut.planner.core.job import AUTO, Recompute, WaveChoices
+from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.units import format_bytes
 from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker, WavePlan
 from stagecut.planner.core.waves import LocalStep, ShardPlacement
-from stagecut.planner.cost.wave_costs import WaveCostModel
+from stagecut.planner.cost.waves.wave_costs import WaveCostModel
 
 
 def wave_faults(cost_model: WaveCostModel, plan: WavePlan, job_choices: WaveChoices) -> tuple[str, ...]:

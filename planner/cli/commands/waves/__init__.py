@@ -1,0 +1,1 @@
+"""What commands do with plans of virtual workers."""

@@ -1,0 +1,1 @@
+"""Arrays, compiled loops, rounding."""

@@ -1,0 +1,1 @@
+"""Operators of a layer, and how devices may divide them."""

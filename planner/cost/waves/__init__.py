@@ -1,0 +1,1 @@
+"""Costs and rules of virtual workers."""
