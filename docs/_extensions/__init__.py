@@ -1,0 +1,1 @@
+"""What Sphinx needs to know about these pages; see docs/conf.py."""
