@@ -1,6 +1,6 @@
 PYTHON ?= .venv/bin/python
 
-.PHONY: install lint test bench ci
+.PHONY: install lint test site bench ci
 
 install:  ## a virtual environment with everything that development needs
 	python3 -m venv .venv
@@ -11,6 +11,9 @@ lint:  ## ruff, mypy, import-linter, deptry, codespell
 
 test:  ## all tests
 	$(PYTHON) -m pytest -q -n 2
+
+site:  ## the documentation as a site, in build/site/index.html
+	$(PYTHON) -m sphinx -q --fail-on-warning --keep-going docs build/site
 
 bench:  ## quality of the plans, speed, scaling, papers: docs/benchmarks.md anew (hours)
 	$(PYTHON) -m benchmarks --docs

@@ -1,11 +1,11 @@
-"""How Sphinx makes a site of these pages: `make site`. Everything is in the site; nothing is fetched when it is read."""
+"""How Sphinx makes a site of these pages: `make site`. The site is whole: nothing is fetched when it is read."""
 
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
-
 from stagecut import __version__
+
+sys.path.insert(0, str(Path(__file__).parent))  # for _extensions
 
 project = "stagecut"
 release = __version__
@@ -16,8 +16,10 @@ html_theme = "furo"
 html_static_path = ["_extensions/static"]
 html_css_files = ["site.css"]
 html_copy_source = False
+smartquotes = False
 html_show_copyright = False
 html_show_sphinx = False
+html_use_index = False
 highlight_language = "text"
 myst_heading_anchors = 4
 myst_fence_as_directive = ["math"]

@@ -1,11 +1,15 @@
 """The reference of commands, from click."""
 
+import inspect
 import re
 from collections.abc import Iterator
 
 import click
 
 from stagecut.planner.cli.main import main
+
+LONG = 40
+"""Characters that fit into the first column."""
 
 
 def command_reference() -> str:
@@ -29,7 +33,7 @@ def _commands(parent: click.Context) -> Iterator[tuple[click.Command, click.Cont
 
 def _section(command: click.Command, context: click.Context, *, level: int) -> str:
     usage = " ".join((context.command_path, *command.collect_usage_pieces(context)))
-    parts = [f"{'#' * level} {context.command_path}", _fenced(usage), _prose(command.help or "")]
+    parts = [f"{'#' * level} {context.command_path}", _fenced(usage), _prose(inspect.cleandoc(command.help or ""))]
     parts.append(_table(command, context))
     if command.epilog:
         parts.append(_fenced(re.sub(r"^\W*Example:\s*", "", command.epilog).replace("\n  ", "\n")))
@@ -48,7 +52,9 @@ def _fenced(text: str) -> str:
 
 
 def _code(text: str) -> str:
-    return f"`{text}`".replace("|", r"\|")
+    """Flags and values in code type; long lists of values get places to break the line."""
+    bar = "|" if len(text) < LONG else " | "
+    return f"`{text.replace('|', bar)}`".replace("|", r"\|")
 
 
 def _prose(text: str) -> str:

@@ -25,7 +25,7 @@ def _kind(kind: str) -> str:
     else:
         parts.append(f"One of: {_type(kind, schema)}.")
     for name, inner in schema.get("$defs", {}).items():
-        parts += [f"({_anchor(kind, name)})=", f"### {_title(name)}", _prose(inner.get("description", ""))]
+        parts += [f"({_anchor(kind, name)})=", f"### {_title(name).capitalize()}", _prose(inner.get("description", ""))]
         parts.append(_table(kind, inner) if "properties" in inner else f"{_type(kind, inner)}.".capitalize())
     return "\n\n" + "\n\n".join(parts) + "\n"
 
@@ -65,6 +65,9 @@ def _name(kind: str, value: Schema) -> str:
 
 
 def _limits(value: Schema) -> Iterator[str]:
+    if "minimum" in value and value["minimum"] == value.get("maximum"):
+        yield f"{value['minimum']}"
+        return
     for key, sign in LIMITS.items():
         if key in value:
             yield f"{sign} {value[key]:g}".replace("<", r"\<")
