@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import click
 
 from stagecut.planner.cli.main import main
+from stagecut.planner.cli.process.sections import sections
 
 LONG = 40
 """Characters that fit into the first column."""
@@ -34,17 +35,16 @@ def _commands(parent: click.Context) -> Iterator[tuple[click.Command, click.Cont
 def _section(command: click.Command, context: click.Context, *, level: int) -> str:
     usage = " ".join((context.command_path, *command.collect_usage_pieces(context)))
     parts = [f"{'#' * level} {context.command_path}", _fenced(usage), _prose(inspect.cleandoc(command.help or ""))]
-    parts.append(_table(command, context))
+    parts += [_options(heading, records) for heading, records in sections(command, context).items()]
     if command.epilog:
         parts.append(_fenced(re.sub(r"^\W*Example:\s*", "", command.epilog).replace("\n  ", "\n")))
     return "\n\n" + "\n\n".join(parts) + "\n"
 
 
-def _table(command: click.Command, context: click.Context) -> str:
-    """The options with what click says about each."""
-    records = (each.get_help_record(context) for each in command.get_params(context))
-    rows = (f"| {_code(flags)} | {_prose(text)} |" for flags, text in filter(None, records))
-    return "\n".join(("| option | meaning |", "|---|---|", *rows))
+def _options(heading: str, records: list[tuple[str, str]]) -> str:
+    """The options of a section with what click says about each."""
+    rows = (f"| {_code(flags)} | {_prose(text)} |" for flags, text in records)
+    return "\n".join((f"| {heading} | |", "|---|---|", *rows))
 
 
 def _fenced(text: str) -> str:

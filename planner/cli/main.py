@@ -36,7 +36,7 @@ SUMMARIES = {
     name="plan",
     epilog=example("plan solve --model gpt2-xl --cluster hetpipe-16 --global-batch 64"),
 )
-@click.version_option(__version__, prog_name="stagecut")
+@click.version_option(__version__, "-V", "--version", prog_name="stagecut")
 def main() -> None:
     """Plan pipeline-parallel training on the GPU servers at hand.
 

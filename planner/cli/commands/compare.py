@@ -16,6 +16,7 @@ from stagecut.planner.cli.parameters.types import words_of
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.lazy_group import seconds_since_start
 from stagecut.planner.cli.process.notes import notes
+from stagecut.planner.cli.process.sections import SectionCommand
 from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.answers import DIFFERS, compared_exit_code, print_fault, print_shortages
 from stagecut.planner.core.messages.errors import UnsupportedError
@@ -40,6 +41,7 @@ Outcomes = dict[str, Result | str]
 
 @click.command(
     "compare",
+    cls=SectionCommand,
     epilog=example(
         "plan compare --model bert-large --cluster commodity-32 --global-batch 128 --solvers milp,greedy,even"
     ),

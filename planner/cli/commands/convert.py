@@ -11,6 +11,7 @@ from stagecut.planner.cli.options.convert import ConversionOutputs, Reading
 from stagecut.planner.cli.parameters.files import InputFile
 from stagecut.planner.cli.parameters.groups import example, general_options, option_group
 from stagecut.planner.cli.process.notes import note
+from stagecut.planner.cli.process.sections import SectionCommand
 from stagecut.planner.cli.process.writing import print_json, print_text
 from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.model import ModelProfile
@@ -42,6 +43,7 @@ OF_OWN_PROFILES = ("source", "name", "max_layers", "time_unit")
 
 @click.command(
     "convert",
+    cls=SectionCommand,
     epilog=example(
         "plan convert graph.txt --from pipedream --device-type V100 --micro-batch 64 -o profile.json",
         "plan convert plan.json --to megatron",

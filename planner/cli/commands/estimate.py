@@ -12,6 +12,7 @@ from stagecut.planner.cli.options.outputs import Pictures
 from stagecut.planner.cli.options.prices import PriceOptions
 from stagecut.planner.cli.parameters.files import InputFile
 from stagecut.planner.cli.parameters.groups import example, general_options, option_group
+from stagecut.planner.cli.process.sections import SectionCommand
 from stagecut.planner.cli.process.writing import announce, print_json
 from stagecut.planner.cli.views.answers import EXIT_CODES
 from stagecut.planner.cli.views.plan import print_memory, print_numbers, print_plan
@@ -24,6 +25,7 @@ from stagecut.planner.report.text_table import print_table
 
 @click.command(
     "estimate",
+    cls=SectionCommand,
     epilog=example(
         "plan estimate --model llama3-8b --cluster a100-v100-32 --global-batch 256 --micro-batch 2 \\",
         "    --stages 4 --tensor-parallel 4 --pipelines 2",

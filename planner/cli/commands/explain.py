@@ -18,6 +18,7 @@ from stagecut.planner.cli.parameters.types import words_of
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.interruptions import INTERRUPTED
 from stagecut.planner.cli.process.notes import notes
+from stagecut.planner.cli.process.sections import SectionCommand
 from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.answers import print_fault
 from stagecut.planner.cli.views.plan import headline, print_memory
@@ -43,7 +44,11 @@ from stagecut.planner.solvers.registry import run, solver_for
 from stagecut.planner.solvers.search.options import SolveOptions
 
 
-@click.command("explain", epilog=example("plan explain plan.json", "plan explain plan.json --what-if server,nic"))
+@click.command(
+    "explain",
+    cls=SectionCommand,
+    epilog=example("plan explain plan.json", "plan explain plan.json --what-if server,nic"),
+)
 @click.argument("path", metavar="PLAN", type=InputFile())
 @click.option(
     "--what-if",

@@ -7,6 +7,7 @@ import click
 from stagecut.planner.cli.options.report import Answers, ReportOutputs
 from stagecut.planner.cli.parameters.files import InputFile
 from stagecut.planner.cli.parameters.groups import example, general_options, option_group
+from stagecut.planner.cli.process.sections import SectionCommand
 from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cost.time_basis import time_basis
 from stagecut.planner.io.files.plan_file import read_plan_file
@@ -17,6 +18,7 @@ from stagecut.planner.report.verdict import verdict
 
 @click.command(
     "report",
+    cls=SectionCommand,
     epilog=example("plan report plan.json -o report.html", "plan report plan.json --run run.json -o report.html"),
 )
 @click.argument("path", metavar="PLAN", type=InputFile())

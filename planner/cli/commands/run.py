@@ -10,6 +10,7 @@ from stagecut.planner.cli.options.profile import require_torch
 from stagecut.planner.cli.options.run import RunChoices, RunOutputs
 from stagecut.planner.cli.parameters.files import InputFile
 from stagecut.planner.cli.parameters.groups import example, general_options, option_group, quiet_option
+from stagecut.planner.cli.process.sections import SectionCommand
 from stagecut.planner.io.files.plan_file import PlanFile
 from stagecut.planner.io.files.wave_plan_file import read_any_plan_file
 
@@ -17,7 +18,7 @@ ARGUMENTS = "stagecut.planner.cli.arguments"
 """Key of the context under which the command's own arguments are kept."""
 
 
-class RepeatableCommand(click.Command):
+class RepeatableCommand(SectionCommand):
     """A command that remembers its arguments, with which it starts itself again in other processes."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -15,6 +15,7 @@ from stagecut.planner.cli.parameters.files import InputFile
 from stagecut.planner.cli.parameters.groups import example, general_options, option_group, quiet_option
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.lazy_group import seconds_since_start
+from stagecut.planner.cli.process.sections import SectionCommand
 from stagecut.planner.cli.process.writing import print_json
 from stagecut.planner.cli.views.answers import DIFFERS, EXIT_CODES, print_fault
 from stagecut.planner.core.messages.visible import visible
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "shard",
+    cls=SectionCommand,
     epilog=example(
         "plan shard --model gpt2-xl --cluster dgx-a100-16 --global-batch 64",
         "plan shard --choice-graph model.json.gz --time-limit 60 -o answer.json",

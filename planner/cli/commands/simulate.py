@@ -10,6 +10,7 @@ from stagecut.planner.cli.options.outputs import Pictures
 from stagecut.planner.cli.options.prices import PriceOptions
 from stagecut.planner.cli.parameters.files import InputFile
 from stagecut.planner.cli.parameters.groups import example, general_options, option_group
+from stagecut.planner.cli.process.sections import SectionCommand
 from stagecut.planner.cli.process.writing import announce, print_json
 from stagecut.planner.cli.views.plan import print_memory, print_numbers, print_plan
 from stagecut.planner.cli.views.wave_plan import print_wave_numbers, print_wave_plan, wave_summary
@@ -20,7 +21,9 @@ from stagecut.planner.report.text_table import print_table
 from stagecut.planner.report.waves.wave_tables import wait_table
 
 
-@click.command("simulate", epilog=example("plan simulate plan.json --trace trace.json --gantt plan.png"))
+@click.command(
+    "simulate", cls=SectionCommand, epilog=example("plan simulate plan.json --trace trace.json --gantt plan.png")
+)
 @click.argument("path", metavar="PLAN", type=InputFile())
 @option_group(PriceOptions, argument="prices")
 @option_group(Pictures, argument="pictures")

@@ -20,6 +20,7 @@ from stagecut.planner.cli.options.without_effect import note_unused_by
 from stagecut.planner.cli.parameters.groups import example, general_options, is_verbose, option_group, quiet_option
 from stagecut.planner.cli.process.cancellable import run_cancellable, stop_requests
 from stagecut.planner.cli.process.notes import notes
+from stagecut.planner.cli.process.sections import SectionCommand
 from stagecut.planner.cli.process.writing import announce, print_json
 from stagecut.planner.cli.views.answers import EXIT_CODES, print_fault, print_shortages
 from stagecut.planner.cli.views.plan import print_memory, print_numbers, print_plan
@@ -38,6 +39,7 @@ from stagecut.planner.solvers.search.options import SolveOptions
 
 @click.command(
     "solve",
+    cls=SectionCommand,
     epilog=example("plan solve --model gpt2-xl --cluster hetpipe-16 --global-batch 64 --micro-batch 1 -o plan.json"),
 )
 @option_group(ProblemChoices, argument="choices")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import click
 
@@ -27,6 +28,8 @@ CONVERTED = "converted"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """What the files themselves do not say."""
+
+    HEADING: ClassVar[str] = "How to read other planners' files"
 
     source: Format | None = member_option(
         "--from", members=Format, help="Format of the files.  [default: detected from their content]"

@@ -1,7 +1,7 @@
 """Options that lay out a plan by hand."""
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
@@ -19,6 +19,8 @@ from stagecut.planner.core.schedule import Schedule
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayoutOptions:
     """A layout and its inputs; None where left out."""
+
+    HEADING: ClassVar[str] = "Layout by hand"
 
     model: str | None = option(
         "--model", type=NameOrFile(), metavar="NAME|FILE", help="Catalogue model or profile file."

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import ClassVar
 
 from stagecut.planner.analysis.prediction import Played
 from stagecut.planner.analysis.wave_prediction import PlayedWaves
@@ -46,6 +47,8 @@ def page_seconds(plan: Plan) -> float:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outputs:
     """Files to write: every field of a subclass that holds a path."""
+
+    HEADING: ClassVar[str] = "What to write"
 
     force: bool = option("--force", is_flag=True, help="Overwrite existing files.")
 

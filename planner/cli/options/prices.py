@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from stagecut.planner.cli.parameters.groups import option
 from stagecut.planner.cli.parameters.types import prices
@@ -12,6 +13,8 @@ from stagecut.planner.core.problem import Problem
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceOptions:
     """Prices from the command line."""
+
+    HEADING: ClassVar[str] = "What to plan"
 
     prices: Mapping[str, float] | None = option(
         "--price-per-hour",

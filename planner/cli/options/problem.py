@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
@@ -57,6 +57,8 @@ DEFAULT_SCHEDULES = (Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemChoices(WaveOptions):
     """The options of a problem; None where left out, an empty tuple for `auto`."""
+
+    HEADING: ClassVar[str] = "What to plan"
 
     model: str = option(
         "--model",

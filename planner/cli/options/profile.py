@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import ClassVar
 
 import click
 
@@ -19,6 +20,8 @@ MAX_PROCESSES = 1024
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceChoices:
     """Devices to measure on; options of both commands."""
+
+    HEADING: ClassVar[str] = "Devices"
 
     processes: int = option(
         "--processes",
@@ -58,6 +61,8 @@ class DeviceChoices:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChoices:
     """Layers to measure and how to time them; options of `plan profile model`."""
+
+    HEADING: ClassVar[str] = "What to measure"
 
     layers: str | None = option(
         "--layers",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 
@@ -26,6 +26,8 @@ LONGEST_TIMEOUT_S = 1e6
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunChoices:
     """What to run, and how."""
+
+    HEADING: ClassVar[str] = "What to run, and how"
 
     steps: int = option("--steps", type=COUNT, default=10, help="Training steps to measure.")
     warmup: int = option(

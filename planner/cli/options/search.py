@@ -1,28 +1,24 @@
 """Options that say how to search."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import click
 
 from stagecut.planner.analysis.stated_options import LARGEST_SEED, MOST_THREADS
 from stagecut.planner.cli.parameters.groups import member_option, option
 from stagecut.planner.cli.parameters.types import fraction, memory_size, time_limit
+from stagecut.planner.cli.process.sections import SectionOption
 from stagecut.planner.core.numerics.cores import usable_cores
 from stagecut.planner.solvers.registry import AUTO, SOLVERS
 from stagecut.planner.solvers.search.options import RowChoice, SolveOptions
-
-solver_option = click.option(
-    "--solver",
-    type=click.Choice([AUTO, *SOLVERS]),
-    default=AUTO,
-    show_default=True,
-    help="auto: milp, or dp with --rows shared where that is faster; the others are for comparison.",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions(SolveOptions):
     """Limits and tolerances of a search, from the command line."""
+
+    HEADING: ClassVar[str] = "How to search"
 
     gap: float = option(
         "--gap",
@@ -57,3 +53,14 @@ class SearchOptions(SolveOptions):
         help="Number of proofs at once.",
     )
     threads: int = option("--threads", type=click.IntRange(1, MOST_THREADS), default=1, help="Number of HiGHS threads.")
+
+
+solver_option = click.option(
+    "--solver",
+    cls=SectionOption,
+    section=SearchOptions.HEADING,
+    type=click.Choice([AUTO, *SOLVERS]),
+    default=AUTO,
+    show_default=True,
+    help="auto: milp, or dp with --rows shared where that is faster; the others are for comparison.",
+)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 import click
 
@@ -35,6 +35,8 @@ class Synchronisation(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaveOptions:
     """The options of training through waves; None where left out."""
+
+    HEADING: ClassVar[str] = "Virtual workers, with --synchronisation wsp"
 
     synchronisation: Synchronisation | None = member_option(
         "--synchronisation",

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from stagecut.planner.cli.process.lazy_group import VERBOSE
+from stagecut.planner.cli.process.sections import GENERAL, SectionOption
 
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
@@ -38,8 +39,10 @@ def member_option(*flags: str, members: type[StrEnum], **attributes: Any) -> Any
 def option_group(group: type, *, argument: str, **defaults: object) -> Decorator:
     """Give a command the options of a dataclass as one argument; those of its base class come last in the help.
 
-    `defaults` replace, by field, those that the class declares.
+    `defaults` replace, by field, those that the class declares. The help shows them under the `HEADING` of the class
+    that declares them.
     """
+    owners = {name: owner for owner in reversed(group.__mro__) for name in inspect.get_annotations(owner)}
     names = list(dict.fromkeys(name for owner in group.__mro__ for name in inspect.get_annotations(owner)))
     declared = {each.name: each.metadata[_DECLARATION] for each in fields(group) if _DECLARATION in each.metadata}
     names = [name for name in names if name in declared]
@@ -47,7 +50,8 @@ def option_group(group: type, *, argument: str, **defaults: object) -> Decorator
     for name in names:
         flags, attributes = declared[name]
         default = {"default": defaults[name]} if name in defaults else {}
-        options.append(click.option(*flags, name, **{"show_default": "default" in attributes, **attributes, **default}))
+        shown = {"show_default": "default" in attributes, "section": getattr(owners[name], "HEADING", GENERAL)}
+        options.append(click.option(*flags, name, cls=SectionOption, **{**shown, **attributes, **default}))
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)

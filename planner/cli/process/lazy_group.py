@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from stagecut.planner.cli.process.faults import exit_code_of
 from stagecut.planner.core.messages.errors import FaultWarning, StagecutError
@@ -34,6 +35,13 @@ class LazyGroup(click.Group):
         command = importlib.import_module(f"{self._package}.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a command without importing the commands, or an option."""
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        names = (name for name in self._summaries if name.startswith(incomplete))
+        return [CompletionItem(name, help=self._summaries[name]) for name in names]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
