@@ -31,7 +31,7 @@ def _navigation(index: str) -> str:
     trees = []
     for part in index.split("\n## ")[1:]:
         heading, _, listed = part.partition("\n")
-        pages = "\n".join(re.findall(r"^- \[[^]]+\]\(((?!\.\.)[^)]+)\.md\)", listed, re.MULTILINE))
+        pages = "\n".join(re.findall(r"\]\(((?!\.\.)[^)]+)\.md\)", listed))
         trees.append(f"\n```{{toctree}}\n:hidden:\n:caption: {heading}\n\n{pages}\n```\n")
     return "".join(trees)
 

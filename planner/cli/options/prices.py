@@ -14,7 +14,7 @@ from stagecut.planner.core.problem import Problem
 class PriceOptions:
     """Prices from the command line."""
 
-    HEADING: ClassVar[str] = "What to plan"
+    HEADING: ClassVar[str] = "Prices"
 
     prices: Mapping[str, float] | None = option(
         "--price-per-hour",

@@ -113,8 +113,25 @@ def test_help_imports_no_command():
     assert "solve" in done.stdout
 
 
-def test_version_is_told(plan):
-    assert plan("--version").stdout.startswith("stagecut, version ")
+@pytest.mark.parametrize("flag", ["-V", "--version"])
+def test_version_is_told(plan, flag):
+    assert plan(flag).stdout.startswith("stagecut, version ")
+
+
+def test_options_stand_under_headings(plan):
+    """Those of the problem first; those that every command has last."""
+    shown = plan("solve", "--help").stdout
+    headings = re.findall(r"^(\S.*):$", shown, re.MULTILINE)
+    assert headings == [
+        "What to plan",
+        "Virtual workers, with --synchronisation wsp",
+        "Prices",
+        "How to search",
+        "What to write",
+        "Options",
+    ]
+    assert "--solver" in shown.partition("How to search:")[2].partition("What to write:")[0]
+    assert "--json" in shown.partition("\nOptions:")[2]
 
 
 def test_an_unknown_command_is_wrong_usage(plan):
