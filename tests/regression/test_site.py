@@ -15,7 +15,7 @@ DOCS = ROOT / "docs"
 LOADED = re.compile(
     r"""<(?:script|img|iframe|source)\b[^>]*\bsrc=["'](https?:[^"']*)|<link\b(?![^>]*rel="canonical")[^>]*\bhref=["'](https?:[^"']*)"""
 )
-FORMULA = re.compile(r"^```math$", re.MULTILINE)
+FORMULA = re.compile(r"^ *```math$", re.MULTILINE)
 
 pytestmark = pytest.mark.slow
 
