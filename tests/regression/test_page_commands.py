@@ -18,8 +18,6 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"(?:^|\s)(?:\$ |\.venv/bin/)?(plan [a-z]+ .*|plan [a-z]+)$")
 SHORTER = {"solve": ("--time-limit", "30"), "--for": ("--no-compare-free",)}
 """What a command with this word gets so that it takes less time."""
-AWAITED = ("--for", "config.json")
-"""Words of pages that wait for the command line to know them; their tests run as soon as the help of solve does."""
 
 
 def _commands(page):
@@ -39,18 +37,9 @@ def _command(words):
     return command, context, words
 
 
-def _skip_awaited(page):
-    """Skip a how-to page that needs what solve does not have yet."""
-    words = {word for command in _commands(page) for word in command} if page in HOW_TO else set()
-    known = CliRunner().invoke(main, ["solve", "--help"]).stdout
-    if missing := [word for word in AWAITED if word in words and not re.search(rf"{word}\b", known)]:
-        pytest.skip(f"plan solve does not know {missing[0]} yet")
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_of_a_page_and_their_options_exist(page):
     """Every option is one of the command; click would say which is not."""
-    _skip_awaited(page)
     for words in _commands(page):
         if words[1] != "+":  # a formula of the executor's page begins with "plan +"
             command, context, rest = _command(words[1:])
@@ -62,7 +51,6 @@ def test_commands_of_a_page_and_their_options_exist(page):
 @pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
 def test_commands_of_a_how_to_page_run(page, tmp_path, monkeypatch):
     """In their order and in one folder, beside the configuration that the page shows; their folders hold a README."""
-    _skip_awaited(page)
     monkeypatch.chdir(tmp_path)
     for kind, block in BLOCK.findall(page.read_text(encoding="utf-8")):
         if kind == "json":
