@@ -2,143 +2,20 @@
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Generator, Tensor, nn
-from transformers import (
-    BertForMaskedLM,
-    BertModel,
-    GPT2LMHeadModel,
-    LlamaForCausalLM,
-    PreTrainedConfig,
-    PreTrainedModel,
-)
-from transformers.models.bert.modeling_bert import BertLayer
-from transformers.models.gpt2.modeling_gpt2 import GPT2Block
-from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from stagecut.models.modules.batches import draw_classes
-from stagecut.models.modules.losses import class_loss, cross_entropy, num_counted
-from stagecut.models.modules.module_chain import CountedLoss, LayerModule, ModuleChain, Tie
+from stagecut.models.modules.hugging_face_families import FAMILIES, Family
+from stagecut.models.modules.module_chain import LayerModule, ModuleChain, Tie
 from stagecut.planner.core.messages.checks import require
 from stagecut.planner.core.messages.errors import BadInputError
 
 LONGEST_SAMPLE = 1024
 """Largest default for the tokens of a random sample."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
-    """How to find the parts of an architecture."""
-
-    architecture: type[PreTrainedModel]
-    embedding: Callable[[PreTrainedModel], nn.Module]
-    blocks: Callable[[PreTrainedModel], nn.ModuleList]
-    head: Callable[[PreTrainedModel], nn.Module]
-    new_block: Callable[[PreTrainedConfig, int], nn.Module]
-    wrapped: Callable[[nn.Module, PreTrainedConfig], nn.Module]
-    """Wraps a block so that it takes and returns the hidden state."""
-    loss: CountedLoss | None
-
-
-class Gpt2Embedding(nn.Module):
-    """Tokens, positions and dropout."""
-
-    def __init__(self, model: PreTrainedModel) -> None:
-        super().__init__()
-        self.wte, self.wpe, self.drop = model.wte, model.wpe, model.drop
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """From token ids (samples, tokens) to a hidden state (samples, tokens, width)."""
-        return self.drop(self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device)))
-
-
-class LlamaBlock(nn.Module):
-    """A block with rotary positions of its own, which the original model computes once."""
-
-    def __init__(self, block: nn.Module, config: PreTrainedConfig) -> None:
-        super().__init__()
-        self.block = block
-        self.rotary = LlamaRotaryEmbedding(config=config)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Return a hidden state of the same shape."""
-        places = torch.arange(hidden.shape[1], device=hidden.device).unsqueeze(0)
-        return self.block(hidden, position_ids=places, position_embeddings=self.rotary(hidden, places))
-
-
-class NormedHead(nn.Module):
-    """Final norm and the product with the token matrix."""
-
-    def __init__(self, norm: nn.Module, lm_head: nn.Module) -> None:
-        super().__init__()
-        self.norm = norm
-        self.lm_head = lm_head
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Logits of shape (samples, tokens, vocabulary)."""
-        return self.lm_head(self.norm(hidden))
-
-
-class PoolerHead(nn.Module):
-    """Returns the hidden state and the pooled first token."""
-
-    def __init__(self, pooler: nn.Module) -> None:
-        super().__init__()
-        self.pooler = pooler
-
-    def forward(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Shapes (samples, tokens, width) and (samples, width)."""
-        return hidden, self.pooler(hidden)
-
-
-next_token_loss = CountedLoss(
-    part=lambda logits, labels, count: cross_entropy(logits[:, :-1], labels[:, 1:]) / count,
-    count=lambda labels: num_counted(labels[:, 1:]),
-)
-"""For decoders, whose labels are the tokens themselves, shifted by one here as in transformers."""
-
-
-FAMILIES = (
-    Family(
-        architecture=GPT2LMHeadModel,
-        embedding=lambda model: Gpt2Embedding(model.transformer),
-        blocks=lambda model: model.transformer.h,
-        head=lambda model: NormedHead(model.transformer.ln_f, model.lm_head),
-        new_block=GPT2Block,
-        wrapped=lambda block, _config: block,
-        loss=next_token_loss,
-    ),
-    Family(
-        architecture=LlamaForCausalLM,
-        embedding=lambda model: model.model.embed_tokens,
-        blocks=lambda model: model.model.layers,
-        head=lambda model: NormedHead(model.model.norm, model.lm_head),
-        new_block=LlamaDecoderLayer,
-        wrapped=LlamaBlock,
-        loss=next_token_loss,
-    ),
-    Family(
-        architecture=BertForMaskedLM,
-        embedding=lambda model: model.bert.embeddings,
-        blocks=lambda model: model.bert.encoder.layer,
-        head=lambda model: model.cls,
-        new_block=BertLayer,
-        wrapped=lambda block, _config: block,
-        loss=class_loss,
-    ),
-    Family(
-        architecture=BertModel,
-        embedding=lambda model: model.embeddings,
-        blocks=lambda model: model.encoder.layer,
-        head=lambda model: nn.Identity() if model.pooler is None else PoolerHead(model.pooler),
-        new_block=BertLayer,
-        wrapped=lambda block, _config: block,
-        loss=None,
-    ),
-)
 
 
 def split(
@@ -153,10 +30,10 @@ def split(
     """
     family = _family(source, architecture)
     given = isinstance(source, PreTrainedModel)
-    config = _fused(source.config if given else source)
-    layers = _parts_of_model(family, source, config) if given else _parts_of_config(family, config)
+    config = source.config if given else deepcopy(source)
+    layers = _parts_of_model(family, source) if given else _parts_of_config(family, config)
     return ModuleChain(
-        name=f"{config.model_type}:{family.architecture.__name__}",
+        name=f"{config.model_type}:{family.name}",
         layers=layers,
         ties=_ties(family, source if given else _skeleton(family, config, device="meta"), len(layers)),
         loss=family.loss,
@@ -171,17 +48,20 @@ def _family(source: PreTrainedModel | PreTrainedConfig, architecture: str | None
         own = type(source)
         named = architecture or next(iter(source.architectures or ()), None)
         default = next((each for each in FAMILIES if each.architecture.config_class is own), None)
-        wanted = named or (default.architecture.__name__ if default else f"a model of {own.__name__}")
+        wanted = named or (default.name if default else f"a model of {own.__name__}")
     for family in FAMILIES:
-        if family.architecture.__name__ == wanted and family.architecture.config_class is own:
+        if family.name == wanted and family.architecture.config_class is own:
             return family
-    known = ", ".join(each.architecture.__name__ for each in FAMILIES)
+    known = ", ".join(each.name for each in FAMILIES)
     raise BadInputError(f"Hugging Face model: {wanted} with {own.__name__} is not supported; supported: {known}")
 
 
-def _parts_of_model(family: Family, model: PreTrainedModel, config: PreTrainedConfig) -> tuple[LayerModule, ...]:
-    blocks = (family.wrapped(block, config) for block in family.blocks(model))
-    return _named(*(partial(_copied, part) for part in (family.embedding(model), *blocks, family.head(model))))
+def _parts_of_model(family: Family, model: PreTrainedModel) -> tuple[LayerModule, ...]:
+    blocks = (
+        family.wrapped(block, _with_one_block(family, model.config, index))
+        for index, block in enumerate(family.blocks(model))
+    )
+    return _named(*(partial(deepcopy, part) for part in (family.embedding(model), *blocks, family.head(model))))
 
 
 def _parts_of_config(family: Family, config: PreTrainedConfig) -> tuple[LayerModule, ...]:
@@ -206,27 +86,20 @@ def _skeleton(family: Family, config: PreTrainedConfig, *, device: str | None = 
     return model
 
 
+def _with_one_block(family: Family, config: PreTrainedConfig, index: int) -> PreTrainedModel:
+    """The model with one of its blocks alone, on the device "meta"."""
+    single = deepcopy(config)
+    single.num_hidden_layers = 1
+    if kinds := getattr(config, "layer_types", None):
+        single.layer_types = [kinds[index]]
+    with torch.device("meta"):
+        return family.architecture(single)
+
+
 def _drawn_block(family: Family, config: PreTrainedConfig, index: int) -> nn.Module:
-    block = family.new_block(config, index)
-    draw = _skeleton(family, config, device="meta")._init_weights
-    return family.wrapped(block.apply(draw), config)
-
-
-def _copied(part: nn.Module) -> nn.Module:
-    """A copy with fused attention."""
-    copy = deepcopy(part)
-    for each in copy.modules():
-        if isinstance(getattr(each, "config", None), PreTrainedConfig):
-            each.config = _fused(each.config)
-    return copy
-
-
-def _fused(config: PreTrainedConfig) -> PreTrainedConfig:
-    """The configuration with fused attention, which needs no explicit mask."""
-    fused = deepcopy(config)
-    if fused._attn_implementation in {None, "eager"}:
-        fused._attn_implementation = "sdpa"
-    return fused
+    skeleton, single = _skeleton(family, config, device="meta"), _with_one_block(family, config, index)
+    block = type(family.blocks(single)[0])(skeleton.config, index)
+    return family.wrapped(block.apply(skeleton._init_weights), single)
 
 
 def _ties(family: Family, model: PreTrainedModel, num_layers: int) -> tuple[Tie, ...]:
