@@ -26,11 +26,13 @@ def split(
     Raises
     ------
     BadInputError
-        If the family is unknown, or there are fewer positions than tokens.
+        If the family is unknown, there are fewer positions than tokens, or the loss includes that of routers.
     """
     family = _family(source, architecture)
     given = isinstance(source, PreTrainedModel)
     config = source.config if given else deepcopy(source)
+    routed = getattr(config, "output_router_logits", False)
+    require(not routed, config.model_type, "output_router_logits", "False, for its loss is not computed", routed)
     layers = _parts_of_model(family, source) if given else _parts_of_config(family, config)
     return ModuleChain(
         name=f"{config.model_type}:{family.name}",

@@ -64,6 +64,23 @@ def test_loss_and_gradients_are_those_of_transformers_whatever_the_padding(name,
         torch.testing.assert_close(gradient, theirs[key], rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+@pytest.mark.parametrize("name", ["gpt2", "mistral"])
+def test_masks_reach_every_stage(name, plan) -> None:
+    """Texts padded on the left; each has a token at least, for attention to nothing is not a number in any model."""
+    model = whole_model(name, torch.float64)
+    chain, (tokens, _) = chain_of(model), padded_batch()
+    mask = torch.arange(9) >= 8 - torch.tensor(LENGTHS).clamp(max=8)[:, None]
+    labels = tokens.masked_fill(~mask, IGNORED)
+    expected = model(tokens, attention_mask=mask, labels=labels).loss
+    expected.backward()
+    team = Team(plan, chain, Training(optimizer=FROZEN))
+    assert team.step(((tokens, mask), labels)) == pytest.approx(expected.item(), rel=1e-6)
+    theirs = named_gradients(model, chain)
+    for key, gradient in gradients_of(team).items():
+        torch.testing.assert_close(gradient, theirs[key], rtol=1e-5, atol=1e-7)
+
+
 def test_loss_is_exact_in_double_precision() -> None:
     """The labels moved by one, 3 of the first sample's and 10 more left out: 8 - 3 + 0 + 1 + 6 + 2 = 14 count."""
     model = whole_model("gpt2", torch.float64)

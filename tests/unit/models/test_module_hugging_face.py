@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 
+from stagecut.models.modules.losses import IGNORED
 from stagecut.planner.core.messages.errors import BadInputError
 
 VOCABULARY = 61
@@ -34,11 +35,46 @@ def bert_config(**options):
     return BertConfig(**{**WIDTHS, **widths, **quiet, **options})
 
 
-MODELS = {
+def decoder_config(name, **options):
+    """Keys that all decoders with rotary embeddings share; windows are shorter than the texts of these tests."""
+    import transformers
+
+    widths = {"num_key_value_heads": 2, "intermediate_size": 48, "max_position_embeddings": 16, "pad_token_id": 0}
+    return getattr(transformers, name)(**{**WIDTHS, **widths, **SPECIAL, **options})
+
+
+def neox_config():
+    from transformers import GPTNeoXConfig
+
+    widths = {"intermediate_size": 48, "max_position_embeddings": 16}
+    return GPTNeoXConfig(**WIDTHS, **widths, **SPECIAL)
+
+
+def mixtral_config(**options):
+    """Grouped products, which transformers takes for experts, have no double precision."""
+    return decoder_config("MixtralConfig", num_local_experts=4, experts_implementation="eager", **options)
+
+
+DECODERS = {
     "gpt2": ("GPT2LMHeadModel", gpt2_config),
     "gpt2-untied": ("GPT2LMHeadModel", partial(gpt2_config, tie_word_embeddings=False)),
+    "gpt_neox": ("GPTNeoXForCausalLM", neox_config),
     "llama": ("LlamaForCausalLM", llama_config),
     "llama-tied": ("LlamaForCausalLM", partial(llama_config, tie_word_embeddings=True)),
+    "mistral": ("MistralForCausalLM", partial(decoder_config, "MistralConfig", sliding_window=4)),
+    "mixtral": ("MixtralForCausalLM", mixtral_config),
+    "qwen2": (
+        "Qwen2ForCausalLM",
+        partial(decoder_config, "Qwen2Config", use_sliding_window=True, sliding_window=4, max_window_layers=1),
+    ),
+    "qwen3": ("Qwen3ForCausalLM", partial(decoder_config, "Qwen3Config", head_dim=8)),
+    "gemma": ("GemmaForCausalLM", partial(decoder_config, "GemmaConfig", head_dim=8)),
+    "gemma2": ("Gemma2ForCausalLM", partial(decoder_config, "Gemma2Config", head_dim=8, sliding_window=4)),
+    "phi": ("PhiForCausalLM", partial(decoder_config, "PhiConfig")),
+    "phi3": ("Phi3ForCausalLM", partial(decoder_config, "Phi3Config", sliding_window=5)),
+}
+MODELS = {
+    **DECODERS,
     "bert": ("BertForMaskedLM", bert_config),
     "bert-plain": ("BertModel", bert_config),
 }
@@ -99,14 +135,32 @@ def test_output_and_gradients_are_those_of_the_whole_model(name, dtype, toleranc
     torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("padding", ["left", "right"])
+@pytest.mark.parametrize("name", DECODERS)
+def test_masks_leave_padding_out_as_in_the_whole_model(name, padding):
+    """Texts of 7, 12 and 11 tokens; the labels of the padding do not count."""
+    model = whole_model(name, torch.float32)
+    chain = chain_of(model)
+    tokens = torch.randint(VOCABULARY, (3, 12), generator=torch.Generator().manual_seed(1))
+    mask = (torch.arange(12) >= torch.tensor([[5], [0], [1]])).long()
+    mask = mask if padding == "left" else mask.flip(1)
+    labels = tokens.masked_fill(mask == 0, IGNORED)
+    expected = model(tokens, attention_mask=mask, labels=labels)
+    (found,) = run([layer.build() for layer in chain.layers], (tokens, mask))
+    torch.testing.assert_close(found, expected.logits, rtol=1e-6, atol=1e-6)
+    assert chain.loss(found, labels).item() == pytest.approx(expected.loss.item(), rel=1e-6)
+    (unmasked,) = run([layer.build() for layer in chain.layers], tokens)
+    own = mask[:, :, None].bool()
+    assert torch.allclose(unmasked * own, found * own, atol=1e-6) == (padding == "right")
+
+
 @pytest.mark.parametrize("name", MODELS)
-def test_attention_with_a_mask_of_its_own_is_replaced_by_the_fused_one(name):
-    """Llama's plain attention takes its softmax in fp32 whatever the precision."""
+def test_attention_is_computed_as_the_model_chooses(name):
+    """Plain attention takes its softmax in fp32 whatever the precision, which the fused one does not."""
     model = whole_model(name, torch.float64, attn_implementation="eager")
     modules = [layer.build() for layer in chain_of(model).layers]
     tokens = torch.randint(VOCABULARY, (2, 12), generator=torch.Generator().manual_seed(1))
-    torch.testing.assert_close(run(modules, tokens), outputs(model, tokens), rtol=1e-5, atol=1e-6)
-    assert model.config._attn_implementation == "eager"
+    torch.testing.assert_close(run(modules, tokens), outputs(model, tokens), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -127,8 +181,9 @@ def test_layers_of_a_configuration_have_the_weights_of_the_whole_model(name):
 
 def test_tied_weights_are_told():
     chains = {name: chain_of(config(), architecture=architecture) for name, (architecture, config) in MODELS.items()}
-    found = {name: len(chain.ties) for name, chain in chains.items()}
-    assert found == {"gpt2": 1, "gpt2-untied": 0, "llama": 0, "llama-tied": 1, "bert": 1, "bert-plain": 0}
+    found = {name for name, chain in chains.items() if chain.ties}
+    assert found == {"gpt2", "llama-tied", "gemma", "gemma2", "bert"}
+    assert all(len(chains[name].ties) == 1 for name in found)
 
 
 def test_segments_may_be_given_to_an_encoder():
@@ -142,7 +197,7 @@ def test_segments_may_be_given_to_an_encoder():
 
 def test_loss_is_that_of_transformers():
     """Transformers computes it in fp32."""
-    for name in ("gpt2", "llama", "bert"):
+    for name in (*DECODERS, "bert"):
         model = whole_model(name, torch.float32)
         chain = chain_of(model, sequence_length=12)
         inputs, targets = chain.batch(2, torch.Generator().manual_seed(0))
@@ -158,8 +213,13 @@ def test_configuration_alone_means_the_language_model():
 def test_other_families_are_refused_with_those_known():
     from transformers import T5Config
 
-    with pytest.raises(BadInputError, match=r"T5Config is not supported; supported: GPT2LMHeadModel, Llama"):
+    with pytest.raises(BadInputError, match=r"T5Config is not supported; supported: GPT2LMHeadModel, GPTNeo"):
         chain_of(T5Config())
+
+
+def test_router_loss_is_refused_because_the_last_layer_cannot_know_it():
+    with pytest.raises(BadInputError, match="output_router_logits must be False, for its loss is not computed, got True"):
+        chain_of(mixtral_config(output_router_logits=True))
 
 
 def test_sequence_longer_than_the_positions_is_refused():
