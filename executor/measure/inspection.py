@@ -1,6 +1,7 @@
 """Bytes and FLOPs of every layer, found by running each with two numbers of samples; nothing is timed."""
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,7 +22,8 @@ from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.model import SkipEdge
 
 CPU_ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"
-"""Fused attention, which torch's FLOP counter ignores."""
+GROUPED_PRODUCT = "_grouped_mm"
+"""Operations that torch's FLOP counter ignores: fused attention on a CPU, and products of experts with their tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +90,7 @@ def inspect_chain(chain: ModuleChain, samples: Samples, *, autocast: torch.dtype
                 _run(module, each, is_first=index == 0, near=made_before, loss=loss, autocast=autocast)
                 for each in (small, large)
             ]
-        with FlopCounterMode(display=False, custom_mapping=_attention_formulas()) as counter:
+        with FlopCounterMode(display=False, custom_mapping=_ignored_formulas()) as counter:
             small = _outputs_of(module, small, autocast)
         large = _outputs_of(module, large, autocast)
         flow.step(index, small.state)
@@ -215,7 +217,18 @@ def _allocated_bytes(device: torch.device) -> int:
     return torch.cuda.memory_allocated(device) if device.type == "cuda" else 0
 
 
-def _attention_formulas() -> dict[Any, Any]:
-    """Both products, without discounting a causal mask, from the shapes."""
-    operation = getattr(torch.ops.aten, CPU_ATTENTION, None)
-    return {} if operation is None else {operation: lambda *shapes, **_: int(sdpa_flop_count(*shapes[:3]))}
+def _ignored_formulas() -> dict[Any, Any]:
+    """FLOPs of operations that torch ignores, from the shapes."""
+    formulas = {CPU_ATTENTION: _attention_flops, GROUPED_PRODUCT: _grouped_flops}
+    found = ((getattr(torch.ops.aten, name, None), formula) for name, formula in formulas.items())
+    return {operation: formula for operation, formula in found if operation is not None}
+
+
+def _attention_flops(query: torch.Size, key: torch.Size, value: torch.Size, *_: object, **__: object) -> int:
+    """Both products, without discounting a causal mask."""
+    return int(sdpa_flop_count(query, key, value))
+
+
+def _grouped_flops(rows: torch.Size, matrices: torch.Size, *_: object, **__: object) -> int:
+    """Every row is multiplied by one of the matrices."""
+    return 2 * math.prod(rows) * matrices[-1]

@@ -31,8 +31,11 @@ def split(
     family = _family(source, architecture)
     given = isinstance(source, PreTrainedModel)
     config = source.config if given else deepcopy(source)
-    routed = getattr(config, "output_router_logits", False)
-    require(not routed, config.model_type, "output_router_logits", "False, for its loss is not computed", routed)
+    if getattr(config, "output_router_logits", False):
+        raise BadInputError(
+            f"Hugging Face model: {config.model_type} has output_router_logits, but the loss of its routers is not "
+            "computed; set it to False"
+        )
     layers = _parts_of_model(family, source) if given else _parts_of_config(family, config)
     return ModuleChain(
         name=f"{config.model_type}:{family.name}",
@@ -100,6 +103,8 @@ def _with_one_block(family: Family, config: PreTrainedConfig, index: int) -> Pre
 
 def _drawn_block(family: Family, config: PreTrainedConfig, index: int) -> nn.Module:
     skeleton, single = _skeleton(family, config, device="meta"), _with_one_block(family, config, index)
+    if torch.get_default_dtype() is torch.float64:
+        skeleton.config._experts_implementation = "eager"  # grouped products have no double precision
     block = type(family.blocks(single)[0])(skeleton.config, index)
     return family.wrapped(block.apply(skeleton._init_weights), single)
 

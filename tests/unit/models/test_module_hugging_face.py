@@ -52,7 +52,7 @@ def neox_config():
 
 def mixtral_config(**options):
     """Grouped products, which transformers takes for experts, have no double precision."""
-    return decoder_config("MixtralConfig", num_local_experts=4, experts_implementation="eager", **options)
+    return decoder_config("MixtralConfig", **{"num_local_experts": 4, "experts_implementation": "eager", **options})
 
 
 DECODERS = {
@@ -218,8 +218,21 @@ def test_other_families_are_refused_with_those_known():
 
 
 def test_router_loss_is_refused_because_the_last_layer_cannot_know_it():
-    with pytest.raises(BadInputError, match="output_router_logits must be False, for its loss is not computed, got True"):
+    with pytest.raises(BadInputError, match="the loss of its routers is not computed; set it to False"):
         chain_of(mixtral_config(output_router_logits=True))
+
+
+def test_experts_can_be_built_in_double_precision():
+    """Which `plan run --check` does; the grouped products that transformers prefers are for fp32 at most."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        chain = chain_of(mixtral_config(experts_implementation="grouped_mm"))
+        modules = [layer.build() for layer in chain.layers]
+    finally:
+        torch.set_default_dtype(torch.float32)
+    (logits,) = run(modules, torch.zeros((1, 4), dtype=torch.int64))
+    assert logits.dtype == torch.float64
+    assert torch.isfinite(logits).all()
 
 
 def test_sequence_longer_than_the_positions_is_refused():
