@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 def chain_of(
     source: "PreTrainedModel | PreTrainedConfig", *, architecture: str | None = None, sequence_length: int | None = None
 ) -> ModuleChain:
-    """The layers "embedding", "block0", "block1", ... and "head" of a GPT-2, a Llama or a BERT.
+    """The layers "embedding", "block0", "block1", ... and "head" of a decoder or a BERT.
 
-    Attention is causal in a decoder and bidirectional in an encoder, without further masks, and uses torch's fused
-    kernel. The loss is that of transformers: the mean over all labels in the batch that are not -100.
+    The inputs of a decoder are token ids, or token ids and a mask, 0 for padding, both of shape (samples, tokens). A
+    BERT takes token ids, or token ids and segments, and no mask. Attention runs as the model chooses, by default in
+    torch's fused kernel. The loss is that of transformers: the mean over all labels in the batch that are not -100.
 
     Parameters
     ----------
@@ -30,7 +31,7 @@ def chain_of(
     Raises
     ------
     BadInputError
-        If transformers is not installed, or the model family is not supported.
+        If transformers is not installed, or the model family is not supported, or the loss includes that of routers.
     """
     try:
         from stagecut.models.modules.hugging_face import split

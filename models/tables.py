@@ -91,8 +91,8 @@ boundary agrees with the table above. Saved bytes agree to 3 %, measured on a CP
 
 The loss of a BERT covers all positions. Batch norms see one micro-batch at a time.
 
-`stagecut.models.hugging_face.chain_of` splits a GPT-2, Llama or BERT of transformers, or a configuration of one, into
-"embedding", "block0", "block1", ... and "head".
+`stagecut.models.hugging_face.chain_of` splits a decoder or a BERT of transformers, or a configuration of one, into
+"embedding", "block0", "block1", ... and "head"; [executor.md](executor.md#limits) lists the types.
 """
 MEASURED = """\
 ## Measured models

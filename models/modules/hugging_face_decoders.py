@@ -1,8 +1,8 @@
 """Decoders of transformers in parts, each of which lets the original model prepare its inputs.
 
 Positions, rotary embeddings, causal masks and sliding windows differ from type to type and between releases of
-transformers. Therefore no part computes them: it runs the original model's own forward, in which the blocks are replaced
-by a module that records the arguments of the first of them.
+transformers. Therefore no part computes them: it runs the original model's own forward, in which a module that records
+its arguments takes the place of the blocks.
 """
 
 from collections.abc import Mapping

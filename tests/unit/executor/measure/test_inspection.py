@@ -82,6 +82,21 @@ def test_fused_attention_counts_both_products():
     assert facts_of([Attention()], width=96).layers[0].forward_flops == 2 * 2 * 2 * 6 * 6 * 8
 
 
+def test_products_of_experts_are_counted():
+    """A row of 8 per sample is multiplied by one of two matrices of 8 x 16: 2 * 8 * 16 operations."""
+
+    class Experts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.matrices = nn.Parameter(torch.randn(2, 8, 16))
+
+        def forward(self, rows):
+            ends = torch.tensor([len(rows) // 2, len(rows)], dtype=torch.int32)
+            return nn.functional.grouped_mm(rows, self.matrices, offs=ends)
+
+    assert facts_of([Experts()], width=8).layers[0].forward_flops == 2 * 8 * 16
+
+
 def test_a_tensor_that_passes_by_layers_is_a_skip_edge():
     """Layer 0 sends 8 numbers to layer 3; what it hands to layer 1 is 8 numbers too, not counted twice."""
     facts = facts_of([Sending(4, 8), Passing(8, 8), Passing(8, 8), Consuming(16, 2)])
