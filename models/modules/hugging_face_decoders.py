@@ -20,8 +20,9 @@ State = Tensor | tuple[Tensor, Tensor]
 class Recorder(nn.Module):
     """Stands in for the blocks and records the arguments of the first one."""
 
-    def __init__(self) -> None:
+    def __init__(self, attention_type: str = "full_attention") -> None:
         super().__init__()
+        self.attention_type = attention_type  # which transformers 5.0 asks a block for
         self._call: tuple[Tensor, tuple[Any, ...], dict[str, Any]] | None = None
 
     def forward(self, hidden: Tensor, *others: Any, **named: Any) -> Tensor:
@@ -65,8 +66,9 @@ class DecoderBlock(nn.Module):
     def __init__(self, block: nn.Module, decoder: PreTrainedModel, *, blocks: str) -> None:
         super().__init__()
         self.block = block
-        self.recorder = Recorder()
-        stand_ins = {name: _stand_in(child, decoder.config) for name, child in decoder.named_children()}
+        self.recorder = Recorder(getattr(block, "attention_type", "full_attention"))
+        others = (pair for pair in decoder.named_children() if pair[0] != blocks)
+        stand_ins = {name: _stand_in(child, decoder.config) for name, child in others}
         self.decoder = _with_children(decoder, {**stand_ins, blocks: nn.ModuleList([self.recorder])})
 
     def forward(self, hidden: Tensor, mask: Tensor | None = None) -> State:
@@ -74,7 +76,8 @@ class DecoderBlock(nn.Module):
         with torch.no_grad():
             self.decoder(inputs_embeds=hidden, attention_mask=mask, use_cache=False)
         _, others, named = self.recorder.take()
-        return _state(self.block(hidden, *others, **named), mask)
+        made = self.block(hidden, *others, **named)  # in transformers 5.0 a GPT-2's gives a tuple
+        return _state(made[0] if isinstance(made, tuple) else made, mask)
 
 
 class NormedHead(nn.Module):

@@ -60,7 +60,7 @@ def _decoder(name: str, *, blocks: str = "layers", norm: str = "norm") -> Family
         blocks=lambda model: getattr(model.base_model, blocks),
         head=lambda model: NormedHead(
             getattr(model.base_model, norm),
-            model.lm_head,
+            model.get_output_embeddings(),
             bound=getattr(model.config, "final_logit_softcapping", None),
         ),
         wrapped=lambda block, model: DecoderBlock(block, model.base_model, blocks=blocks),
