@@ -7,6 +7,7 @@ all stages share one activation checkpoint interval, and ranks are numbered as t
 
 from collections.abc import Iterator
 
+from stagecut.planner.core.frameworks import RankOrder
 from stagecut.planner.core.operators.strategy import WeightStorage
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.precision import Precision
@@ -14,12 +15,11 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.io.documents.canonical import Tree, TreeValue, format_json
 from stagecut.planner.io.writers.launch import Export, folder_files
-from stagecut.planner.io.writers.ranks import RankOrder
 from stagecut.planner.io.writers.uniform_plan import UniformPlan, cuts_of, is_tied, uniform_plan
 
 PLAN, MODULE = "plan.json", "cut_module.py"
 SCHEDULES = {Schedule.ONE_F_ONE_B: "1F1B"}
-AXES = {RankOrder.STAGES_SLOWEST: ("pipe", "data", "model"), RankOrder.DATA_SLOWEST: ("data", "pipe", "model")}
+AXES = {RankOrder.STAGES_LAST: ("pipe", "data", "model"), RankOrder.COPIES_LAST: ("data", "pipe", "model")}
 """Axes of a topology, the slowest first."""
 MODULE_TEXT = '''"""The plan beside this file, as a pipeline module of DeepSpeed."""
 
@@ -90,13 +90,13 @@ def _checked(problem: Problem, plan: Plan) -> UniformPlan:
 
 def _tree(uniform: UniformPlan) -> Tree:
     sizes = {"pipe": uniform.plan.num_groups, "data": uniform.data_parallel, "model": uniform.degrees.tensor}
-    axes = AXES[uniform.placement.order]
+    axes = AXES[uniform.ranked_devices.order]
     return {
         "parts": list(cuts_of(uniform.plan)),
         "layers": [layer.name for layer in uniform.problem.model.layers],
         "topology": {"axes": list(axes), "dims": [sizes[axis] for axis in axes]},
         "activation_checkpoint_interval": int(uniform.stage.recompute),
-        "devices_by_rank": list(uniform.placement.devices),
+        "devices_by_rank": list(uniform.ranked_devices.devices),
         "config": _configuration(uniform),
     }
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from stagecut.planner.core.messages.visible import visible
-from stagecut.planner.io.writers.ranks import HostRanks, Placement
+from stagecut.planner.io.writers.ranks import HostRanks, RankedDevices
 from stagecut.planner.io.writers.uniform_plan import UniformPlan
 
 README = "README.md"
@@ -30,9 +30,9 @@ def folder_files(uniform: UniformPlan, export: Export) -> dict[str, str]:
     return {**export.files, README: _readme(uniform, export)}
 
 
-def launch_lines(placement: Placement, command: str, *, environment: Mapping[str, str]) -> Iterator[str]:
+def launch_lines(ranked_devices: RankedDevices, command: str, *, environment: Mapping[str, str]) -> Iterator[str]:
     """A comment and a line for each host, in the order of ranks, with its devices in that order."""
-    hosts = placement.hosts
+    hosts = ranked_devices.hosts
     for index, host in enumerate(hosts):
         devices = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, host.slots)), **environment}
         settings = " ".join(f"{name}={value}" for name, value in devices.items())
@@ -47,7 +47,7 @@ def _ranks(host: HostRanks) -> str:
 
 
 def _readme(uniform: UniformPlan, export: Export) -> str:
-    first = visible(uniform.placement.hosts[0].name)
+    first = visible(uniform.ranked_devices.hosts[0].name)
     lines = [
         f"# {visible(uniform.problem.model.name)} on {visible(uniform.problem.cluster.name)}",
         "",
@@ -58,7 +58,7 @@ def _readme(uniform: UniformPlan, export: Export) -> str:
         f"Set `MASTER` to the address of `{first}` and run in this folder, on each host:",
         "",
         "```sh",
-        *launch_lines(uniform.placement, export.command, environment=export.environment or {}),
+        *launch_lines(uniform.ranked_devices, export.command, environment=export.environment or {}),
         "```",
         "",
         *(f"- {note}" for note in export.notes),

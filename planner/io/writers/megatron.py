@@ -9,6 +9,7 @@ layers recompute or none. Gradients and weights in parts (Megatron-FSDP) exclude
 
 from collections.abc import Iterator
 
+from stagecut.planner.core.frameworks import RankOrder
 from stagecut.planner.core.messages.visible import visible
 from stagecut.planner.core.operators.strategy import WeightStorage
 from stagecut.planner.core.plan import Plan
@@ -18,7 +19,6 @@ from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.io.writers.blocks import StageBlocks, block_faults, stage_blocks
 from stagecut.planner.io.writers.degrees import Degrees
 from stagecut.planner.io.writers.launch import Export, folder_files
-from stagecut.planner.io.writers.ranks import RankOrder
 from stagecut.planner.io.writers.uniform_plan import UniformPlan, cuts_of, is_tied, uniform_plan
 
 ARGUMENTS = "arguments.txt"
@@ -78,7 +78,7 @@ def _empty_groups(plan: Plan, stages: tuple[StageBlocks, ...]) -> Iterator[str]:
 
 def _orders(degrees: Degrees) -> tuple[RankOrder, ...]:
     """Devices that divide experts are counted with data parallelism, so pipeline stages have to be slowest."""
-    return (RankOrder.STAGES_SLOWEST,) if degrees.experts > 1 else tuple(RankOrder)
+    return (RankOrder.STAGES_LAST,) if degrees.experts > 1 else tuple(RankOrder)
 
 
 def _environment(degrees: Degrees) -> dict[str, str]:
@@ -92,7 +92,7 @@ def _text(uniform: UniformPlan) -> str:
     stages = stage_blocks(problem.model, cuts_of(uniform.plan))
     lines = [
         f"# {visible(problem.model.name)} on {visible(problem.cluster.name)}",
-        *(f"# rank {rank}: {visible(device)}" for rank, device in enumerate(uniform.placement.devices)),
+        *(f"# rank {rank}: {visible(device)}" for rank, device in enumerate(uniform.ranked_devices.devices)),
         *(f"--{name} {value}".rstrip() for name, value in _arguments(uniform, stages)),
     ]
     return "\n".join(lines) + "\n"
@@ -115,7 +115,7 @@ def _arguments(uniform: UniformPlan, stages: tuple[StageBlocks, ...]) -> list[tu
     ]
     if len(stages) > 1:
         arguments.append(("pipeline-model-parallel-layout", layout_of(stages)))
-    if uniform.placement.order is RankOrder.DATA_SLOWEST:
+    if uniform.ranked_devices.order is RankOrder.COPIES_LAST:
         arguments.append(("use-tp-pp-dp-mapping", ""))
     if model.sequence_length is not None:
         arguments.append(("seq-length", model.sequence_length))

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import chain, groupby, islice, permutations
 
+from stagecut.planner.core.frameworks import RankOrder
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.io.writers.degrees import Degrees, ranked_devices
@@ -13,13 +13,6 @@ Copy = tuple[tuple[str, ...], ...]
 """The devices of one data-parallel copy of the model: those that share its samples, for each device group."""
 MOST_ORDERS = 720
 """Orders of unlike copies that are tried: all of up to six."""
-
-
-class RankOrder(StrEnum):
-    """What varies from the fastest to the slowest: tensor, context, data parallelism and pipeline stages."""
-
-    STAGES_SLOWEST = "tp-cp-dp-pp"
-    DATA_SLOWEST = "tp-cp-pp-dp"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +26,7 @@ class HostRanks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class RankedDevices:
     """The devices in an order in which torchrun can start them."""
 
     order: RankOrder
@@ -56,9 +49,9 @@ def host_of(device: str) -> str:
     return device.rpartition("/")[0]
 
 
-def placement_of(
+def ranked(
     model: ModelProfile, plan: Plan, degrees: Degrees, orders: Sequence[RankOrder]
-) -> tuple[Placement, bool]:
+) -> tuple[RankedDevices, bool]:
     """The first of these orders in which the ranks of every host are consecutive, and whether there is one.
 
     Data-parallel copies of the model are alike, so each may be counted first; without any such order, the first one.
@@ -66,10 +59,10 @@ def placement_of(
     copies = _copies(model, plan, degrees)
     for order in orders:
         for arranged in islice(_arrangements(copies), MOST_ORDERS):
-            placement = Placement(order=order, devices=_devices(arranged, order))
-            if len(placement.hosts) == len({host_of(device) for device in placement.devices}):
-                return placement, True
-    return Placement(order=orders[0], devices=_devices(copies, orders[0])), False
+            found = RankedDevices(order=order, devices=_devices(arranged, order))
+            if len(found.hosts) == len({host_of(device) for device in found.devices}):
+                return found, True
+    return RankedDevices(order=orders[0], devices=_devices(copies, orders[0])), False
 
 
 def _copies(model: ModelProfile, plan: Plan, degrees: Degrees) -> list[Copy]:
@@ -93,5 +86,5 @@ def _arrangements(copies: Sequence[Copy]) -> Iterator[list[Copy]]:
 
 
 def _devices(copies: Sequence[Copy], order: RankOrder) -> tuple[str, ...]:
-    rows = zip(*copies, strict=True) if order is RankOrder.STAGES_SLOWEST else copies
+    rows = zip(*copies, strict=True) if order is RankOrder.STAGES_LAST else copies
     return tuple(device for row in rows for devices in row for device in devices)

@@ -183,7 +183,7 @@ def _modules(uniform: UniformPlan, head: str) -> list[list[str]]:
 
 
 def _heading(uniform: UniformPlan) -> list[str]:
-    ranks = (f"# rank {rank}: {visible(device)}" for rank, device in enumerate(uniform.placement.devices))
+    ranks = (f"# rank {rank}: {visible(device)}" for rank, device in enumerate(uniform.ranked_devices.devices))
     return [f"# {visible(uniform.problem.model.name)} on {visible(uniform.problem.cluster.name)}", *ranks]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from stagecut.planner.core.frameworks import RankOrder
 from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.operators.strategy import WeightStorage
@@ -10,7 +11,7 @@ from stagecut.planner.core.plan import Plan, Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.io.writers.degrees import Degrees, degrees_of
-from stagecut.planner.io.writers.ranks import Placement, RankOrder, host_of, placement_of
+from stagecut.planner.io.writers.ranks import RankedDevices, host_of, ranked
 
 ADVICE = {
     "replicas": "a single number for --replicas",
@@ -29,7 +30,7 @@ class UniformPlan:
     plan: Plan
     degrees: Degrees
     """How the devices of a replica divide the layers of every stage."""
-    placement: Placement
+    ranked_devices: RankedDevices
     """Which device has which rank."""
 
     @property
@@ -81,7 +82,7 @@ def uniform_plan(
     target: str,
     schedules: Mapping[Schedule, str],
     faults: Sequence[str] = (),
-    orders: Callable[[Degrees], Sequence[RankOrder]] = lambda _: (RankOrder.STAGES_SLOWEST,),
+    orders: Callable[[Degrees], Sequence[RankOrder]] = lambda _: (RankOrder.STAGES_LAST,),
     limits: Callable[[UniformPlan], Iterable[str]] = lambda _: (),
 ) -> UniformPlan:
     """Check that all stages of a plan have the same degrees, and that the framework supports it.
@@ -94,9 +95,9 @@ def uniform_plan(
     degrees, unlike = _degrees(problem.model, plan)
     if unlike:
         raise _refusal(target, [*reasons, *unlike])
-    placement, is_possible = placement_of(problem.model, plan, degrees, orders(degrees))
-    uniform = UniformPlan(problem=problem, plan=plan, degrees=degrees, placement=placement)
-    scattered = [] if is_possible or reasons else [_scattered(placement)]
+    ranked_devices, is_possible = ranked(problem.model, plan, degrees, orders(degrees))
+    uniform = UniformPlan(problem=problem, plan=plan, degrees=degrees, ranked_devices=ranked_devices)
+    scattered = [] if is_possible or reasons else [_scattered(ranked_devices)]
     if reasons := [*reasons, *limits(uniform), *scattered]:
         raise _refusal(target, reasons)
     return uniform
@@ -106,15 +107,15 @@ def _refusal(target: str, reasons: Iterable[str]) -> UnsupportedError:
     return UnsupportedError(*(f"{target} cannot run this plan: {reason}" for reason in reasons))
 
 
-def _scattered(placement: Placement) -> str:
+def _scattered(ranked_devices: RankedDevices) -> str:
     """Why the ranks cannot be placed, with the first host that would need ranks apart from each other."""
-    names = [host.name for host in placement.hosts]
+    names = [host.name for host in ranked_devices.hosts]
     name = next(name for name in names if names.count(name) > 1)
-    ranks = [str(rank) for rank, device in enumerate(placement.devices) if host_of(device) == name]
+    ranks = [str(rank) for rank, device in enumerate(ranked_devices.devices) if host_of(device) == name]
     shown = ", ".join(ranks[:8]) + (" ..." if len(ranks) > 8 else "")
     return (
         f"torchrun gives every host consecutive ranks, but host {name} would need {shown}, whatever the order of "
-        f"hosts ({placement.order}); solve with --pipelines 1"
+        f"hosts ({ranked_devices.order}); solve with --pipelines 1"
     )
 
 

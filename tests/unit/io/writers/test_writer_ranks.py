@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from stagecut.planner.core.frameworks import RankOrder
 from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.io.writers.deepspeed import deepspeed_tree
 from stagecut.planner.io.writers.degrees import Degrees
 from stagecut.planner.io.writers.launch import launch_lines
 from stagecut.planner.io.writers.megatron import megatron_arguments
-from stagecut.planner.io.writers.ranks import Placement, RankOrder, placement_of
+from stagecut.planner.io.writers.ranks import RankedDevices, ranked
 from tests.exported_plans import CASES, built
 
 BOTH = tuple(RankOrder)
@@ -27,7 +28,7 @@ def on(case, devices):
 
 def placed(case, devices, orders=BOTH):
     problem, plan = on(case, devices)
-    return placement_of(problem.model, plan, Degrees(tensor=case.tp), orders)
+    return ranked(problem.model, plan, Degrees(tensor=case.tp), orders)
 
 
 TWO = replace(CASES["bert-large on one server"], replicas=2)
@@ -36,32 +37,32 @@ FOUR = replace(CASES["llama with pipelines inside of servers"], tp=1)
 
 def test_stages_are_slowest_where_that_can_be_placed():
     """Two replicas of two stages, each stage on a host of its own."""
-    placement, is_possible = placed(TWO, [[("a/0", "a/1"), ("b/0", "b/1")]])
+    ranked_devices, is_possible = placed(TWO, [[("a/0", "a/1"), ("b/0", "b/1")]])
     assert is_possible
-    assert placement == Placement(order=RankOrder.STAGES_SLOWEST, devices=("a/0", "a/1", "b/0", "b/1"))
+    assert ranked_devices == RankedDevices(order=RankOrder.STAGES_LAST, devices=("a/0", "a/1", "b/0", "b/1"))
 
 
 def test_copies_on_hosts_of_their_own_are_slowest():
     """Replica 0 has the first device of each stage: those of host a."""
-    placement, is_possible = placed(TWO, [[("a/0", "b/0"), ("a/1", "b/1")]])
+    ranked_devices, is_possible = placed(TWO, [[("a/0", "b/0"), ("a/1", "b/1")]])
     assert is_possible
-    assert placement == Placement(order=RankOrder.DATA_SLOWEST, devices=("a/0", "a/1", "b/0", "b/1"))
-    _, is_possible = placed(TWO, [[("a/0", "b/0"), ("a/1", "b/1")]], (RankOrder.STAGES_SLOWEST,))
+    assert ranked_devices == RankedDevices(order=RankOrder.COPIES_LAST, devices=("a/0", "a/1", "b/0", "b/1"))
+    _, is_possible = placed(TWO, [[("a/0", "b/0"), ("a/1", "b/1")]], (RankOrder.STAGES_LAST,))
     assert not is_possible
 
 
 def test_pipelines_that_take_turns_on_hosts_are_counted_in_another_order():
     """Pipelines 0 and 2 on hosts a and c, 1 and 3 on b and d: 0, 2, 1, 3 gives each host two consecutive ranks."""
     devices = [[("a/0",), ("c/0",)], [("b/0",), ("d/0",)], [("a/1",), ("c/1",)], [("b/1",), ("d/1",)]]
-    placement, is_possible = placed(FOUR, devices)
+    ranked_devices, is_possible = placed(FOUR, devices)
     assert is_possible
-    assert placement.devices == ("a/0", "a/1", "b/0", "b/1", "c/0", "c/1", "d/0", "d/1")
+    assert ranked_devices.devices == ("a/0", "a/1", "b/0", "b/1", "c/0", "c/1", "d/0", "d/1")
 
 
 def test_devices_of_a_host_may_come_in_any_order():
-    placement, is_possible = placed(TWO, [[("a/3", "a/1"), ("a/0", "b/0")]])
+    ranked_devices, is_possible = placed(TWO, [[("a/3", "a/1"), ("a/0", "b/0")]])
     assert is_possible
-    assert [(host.name, host.first_rank, host.slots) for host in placement.hosts] == [
+    assert [(host.name, host.first_rank, host.slots) for host in ranked_devices.hosts] == [
         ("a", 0, (3, 1, 0)),
         ("b", 3, (0,)),
     ]
@@ -77,8 +78,8 @@ def test_ranks_that_no_order_places_are_refused(write):
 
 
 def test_each_host_has_a_line_with_its_number_of_processes():
-    placement = Placement(order=RankOrder.STAGES_SLOWEST, devices=("fast/1", "fast/0", "slow/0"))
-    assert list(launch_lines(placement, "train.py --x", environment={"A": "1"})) == [
+    ranked_devices = RankedDevices(order=RankOrder.STAGES_LAST, devices=("fast/1", "fast/0", "slow/0"))
+    assert list(launch_lines(ranked_devices, "train.py --x", environment={"A": "1"})) == [
         "# on fast: ranks 0 to 1",
         "CUDA_VISIBLE_DEVICES=1,0 A=1 torchrun --nnodes 2 --node-rank 0 --nproc-per-node 2 "
         '--master-addr "$MASTER" --master-port 29500 train.py --x',
