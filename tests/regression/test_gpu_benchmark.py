@@ -114,7 +114,8 @@ def test_the_structure_of_the_driver_has_its_size():
         ("NVIDIA H100 80GB HBM3", "h100-80"),
         ("NVIDIA A100-PCIE-40GB", "a100-40-pcie"),
         ("Tesla T4", "t4"),
-        ("NVIDIA H200", "nvidia-h200"),
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA GB300", "nvidia-gb300"),
     ],
 )
 def test_devices_of_the_catalogue_are_called_as_there(title, name, monkeypatch):

@@ -9,7 +9,7 @@ import click
 
 from stagecut.planner.cli.options.outputs import AnnouncedOutputs
 from stagecut.planner.cli.parameters.catalogue import catalogue_model, is_profile, load_profile
-from stagecut.planner.cli.parameters.files import NameOrFile, output_option
+from stagecut.planner.cli.parameters.files import NameOrFile, OutputFile, output_option
 from stagecut.planner.cli.parameters.groups import member_option, option
 from stagecut.planner.cli.parameters.types import COUNT, plain_name
 from stagecut.planner.core.messages.errors import BadInputError, OutputError
@@ -125,7 +125,7 @@ class ConversionOutputs(AnnouncedOutputs):
     output: Path | None = output_option("-o", "--output", text="File to write.  [default with --to: stdout]")
     folder: Path | None = option(
         "--folder",
-        type=click.Path(path_type=Path),
+        type=OutputFile(),
         metavar="FOLDER",
         help="With --to: write all files, the command of each host and a README into this folder.",
     )

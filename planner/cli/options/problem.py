@@ -185,8 +185,6 @@ class ProblemChoices(WaveOptions):
     def _job(self, *, default_precision: Precision) -> Job:
         """The job file, or the defaults without one, overridden by the options that were given."""
         read = None if self.job is None else read_job(self.job, default_precision=default_precision)
-        if read is not None:
-            note_overridden(self, read)
         waves = self.choices(None if read is None else read.waves)
         if waves is None:
             job = self._synchronous(read or self._defaults(default_precision))
@@ -194,7 +192,7 @@ class ProblemChoices(WaveOptions):
             refuse_without_effect(SYNCHRONOUS)
             job = self._of_waves(read, waves, default_precision)
         precision = self.precision or job.precision
-        return replace(
+        job = replace(
             job,
             precision=precision,
             optimizer=self._optimizer(job, precision),
@@ -202,6 +200,9 @@ class ProblemChoices(WaveOptions):
             framework=(framework := self.framework or job.framework),
             schedules=self._schedules_of(framework, job.schedules),
         )
+        if read is not None:
+            note_overridden(self, read)
+        return job
 
     def _schedules_of(self, framework: Framework | None, stated: tuple[Schedule, ...]) -> tuple[Schedule, ...]:
         """The schedules that the framework has too; all of them if it has none, which the job refuses."""

@@ -4,7 +4,10 @@ import pytest
 
 from stagecut.planner.io.files.plan_file import read_plan_file
 
-SMALL = ("solve", "--model", "gpt2-345m", "--cluster", "dgx-a100-16", "--global-batch", "32", "--gap", "5%", "--quiet")
+SMALL = (
+    *("solve", "--model", "gpt2-345m", "--cluster", "4 t4 pcie3x16 eth25", "--global-batch", "16"),
+    *("--gap", "5%", "--quiet"),
+)
 
 
 @pytest.mark.parametrize("framework", ["megatron", "deepspeed", "torchtitan"])
