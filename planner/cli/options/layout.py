@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 import click
 
 from stagecut.planner.analysis.layout import Layout
-from stagecut.planner.cli.options.problem import OPTIMIZERS, ProblemChoices
+from stagecut.planner.cli.options.problem import ProblemChoices
+from stagecut.planner.cli.options.training import optimizer_option, precision_option, sequence_length_option
 from stagecut.planner.cli.parameters.files import NameOrFile
 from stagecut.planner.cli.parameters.groups import flags_given, member_option, option
 from stagecut.planner.cli.parameters.types import COUNT, MicroBatches, numbers
@@ -72,17 +73,9 @@ class LayoutOptions:
         metavar="NAME,...",
         help="Server classes to use, filled in this order.  [default: all, in the cluster's order]",
     )
-    precision: Precision | None = member_option(
-        "--precision", members=Precision, help="Number format of training.  [default: fp16, or the profile's]"
-    )
-    optimizer: str | None = option(
-        "--optimizer",
-        type=click.Choice(OPTIMIZERS),
-        help="Optimizer, which determines the bytes per parameter.  [default: adamw]",
-    )
-    sequence_length: int | None = option(
-        "--sequence-length", type=COUNT, metavar="TOKENS", help="Tokens per sample.  [default: the model's]"
-    )
+    precision: Precision | None = precision_option()
+    optimizer: str | None = optimizer_option()
+    sequence_length: int | None = sequence_length_option()
 
     def refuse(self) -> None:
         """Raise a usage error if the command line states any of these options, beside a plan file."""

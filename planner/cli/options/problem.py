@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import click
 
 from stagecut.planner.cli.options.time_notes import note_times
+from stagecut.planner.cli.options.training import OPTIMIZERS, optimizer_option, precision_option, sequence_length_option
 from stagecut.planner.cli.options.waves import (
     SYNCHRONOUS,
     WaveOptions,
@@ -28,7 +29,6 @@ from stagecut.planner.cli.parameters.catalogue import (
 from stagecut.planner.cli.parameters.files import InputFile, NameOrFile
 from stagecut.planner.cli.parameters.groups import member_option, option
 from stagecut.planner.cli.parameters.types import (
-    COUNT,
     MicroBatches,
     counts,
     counts_or_auto,
@@ -48,7 +48,6 @@ from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.io.documents.fields import MAX_COUNT
 from stagecut.planner.io.files.job import read_job
 
-OPTIMIZERS = ("adamw", "sgd")
 MAX_SECONDS = 1e6
 DEFAULT_SCHEDULES = (Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B)
 """Schedules without a job file; others must be asked for by name."""
@@ -145,17 +144,9 @@ class ProblemChoices(WaveOptions):
         help="Plan what a framework can run: whole blocks, stages alike, its schedules and order of ranks "
         "(docs/search_space.md).  [default: any plan]",
     )
-    precision: Precision | None = member_option(
-        "--precision", members=Precision, help="Number format of training.  [default: fp16, or the file's]"
-    )
-    optimizer: str | None = option(
-        "--optimizer",
-        type=click.Choice(OPTIMIZERS),
-        help="Optimizer, which determines the bytes per parameter.  [default: adamw]",
-    )
-    sequence_length: int | None = option(
-        "--sequence-length", type=COUNT, metavar="TOKENS", help="Tokens per sample.  [default: the model's]"
-    )
+    precision: Precision | None = precision_option()
+    optimizer: str | None = optimizer_option()
+    sequence_length: int | None = sequence_length_option()
 
     def problem(self) -> Problem:
         """Read the inputs; options override the job file.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stagecut.planner.cli.options.problem import OPTIMIZERS
+from stagecut.planner.cli.options.training import OPTIMIZERS
 from stagecut.planner.cli.parameters.catalogue import (
     CLUSTER_HELP,
     catalogue_model,

@@ -80,8 +80,8 @@ class CountedPaths:
     """
 
     def __init__(self, network: StageNetwork, *, room_bytes: float = math.inf, may_relax: bool = False) -> None:
-        self._graph, self._arcs, self._room_bytes = network.graph, network.arcs, room_bytes
-        self._spare = _in_order_of_need(network) if may_relax else []
+        self._network, self._graph, self._arcs, self._room_bytes = network, network.graph, network.arcs, room_bytes
+        self._spare: list[int] | None = None if may_relax else []  # Classes that need not be counted, the last first.
         self.num_extensions = 0
         """How many labels arcs took further in the last question with one label each."""
         self.counted_hosts: tuple[int, ...] = ()
@@ -110,6 +110,8 @@ class CountedPaths:
 
     def _fewer(self, hosts: tuple[int, ...]) -> tuple[int, ...]:
         """Leave out the next class."""
+        if self._spare is None:
+            self._spare = _in_order_of_need(self._network)
         if not self._spare:
             raise TooManyLabelsError
         spare = self._spare.pop()
