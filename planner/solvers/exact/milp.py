@@ -38,6 +38,7 @@ from stagecut.planner.solvers.exact.dp import promising_first
 from stagecut.planner.solvers.exact.fluid_bound import fluid_bounds
 from stagecut.planner.solvers.exact.shared_rows import SharedRowsProof
 from stagecut.planner.solvers.heuristic import greedy
+from stagecut.planner.solvers.heuristic.polish import Polish
 from stagecut.planner.solvers.interleaved.proof import InterleavedProof
 from stagecut.planner.solvers.reference.even import offer_first
 from stagecut.planner.solvers.search.cases import Case, cases_of
@@ -56,11 +57,13 @@ def solve(problem: Problem, search: Search) -> Result:
     """
     cases = cases_of(problem)
     parts: Sequence[Part]
+    polish: Sequence[Part]
     if cases is None:
-        parts = proofs = _opened(problem, search)
+        proofs, polish = _opened(problem, search)
+        parts = proofs
     else:
-        proofs, parts = _opened_cases(cases, search)
-    agenda = Agenda(search, parts)
+        proofs, parts, polish = _opened_cases(cases, search)
+    agenda = Agenda(search, parts, polish)
     with search.surviving():
         agenda.run()
     search.raise_bound(agenda.bound_s)
@@ -68,21 +71,23 @@ def solve(problem: Problem, search: Search) -> Result:
     return search.result("milp", proves=True, exhausted=exhausted, row_bound_s=_row_bound(proofs))
 
 
-def _opened(problem: Problem, search: Search) -> "list[Proof]":
-    """A good plan, and the parts of the proof."""
+def _opened(problem: Problem, search: Search) -> "tuple[list[Proof], list[PolishPart]]":
+    """A good plan; the parts of the proof, and what may find better plans."""
     with search.step("greedy"):
         offer_first(search)
     floors_s = _fluid_bounds(problem, search)
     with search.step("greedy"):
-        greedy.solve(problem, search, floors_s)
-    return [
+        polish = greedy.first_plans(problem, search, floors_s)
+    proofs = [
         *(_proof(search, variant, floors_s.get(variant, 0.0)) for variant in promising_first(problem, search)),
         *(_OwnProof(search, SublotProof, variant) for variant in problem.unequal_variants),
     ]
+    return proofs, [PolishPart(polish)]
 
 
-def _opened_cases(cases: Sequence[Case], search: Search) -> "tuple[list[Proof], list[CasePart]]":
-    """The same of problems that are the search space together, the most promising first."""
+def _opened_cases(cases: Sequence[Case], search: Search) -> "tuple[list[Proof], list[CasePart], list[CasePart]]":
+    """The same of problems that are the search space together, the most promising first; all parts of the proof."""
+    proofs, parts, polish = list[Proof](), list[CasePart](), list[CasePart]()
     floors_s = {case: _fluid_bounds(case.problem, case.entered(search)) for case in cases}
     least_s = {case: min(own.values(), default=0.0) for case, own in floors_s.items()}
     search.raise_bound(min(least_s.values(), default=math.inf))
@@ -90,14 +95,13 @@ def _opened_cases(cases: Sequence[Case], search: Search) -> "tuple[list[Proof], 
         if search.out_of_budget or least_s[case] >= search.best_s:
             break
         with case.inside(search) as own, own.step("greedy"):
-            greedy.solve(case.problem, own, floors_s[case])
-    proofs, parts = list[Proof](), list[CasePart]()
+            polish.append(CasePart(case, PolishPart(greedy.first_plans(case.problem, own, floors_s[case]))))
     for case in cases:
         own = case.entered(search)
         of_case = [_proof(own, variant, floors_s[case].get(variant, 0.0)) for variant in case.problem.variants]
         proofs += of_case
         parts += (CasePart(case, proof) for proof in of_case)
-    return proofs, parts
+    return proofs, parts, polish
 
 
 def _fluid_bounds(problem: Problem, search: Search) -> dict[Variant, float]:
@@ -111,6 +115,22 @@ def _fluid_bounds(problem: Problem, search: Search) -> dict[Variant, float]:
     if not problem.unequal_variants:
         search.raise_bound(min(bounds_s))
     return dict(zip(variants, bounds_s, strict=True))
+
+
+class PolishPart:
+    """Proves nothing: plans that greedy did not improve, one at a step."""
+
+    bound_s = math.inf
+    is_stuck = is_small = False
+
+    def __init__(self, polish: Polish) -> None:
+        self._polish = polish
+
+    def step(self, search: Search) -> Outcome:
+        """Improve the next one."""
+        with search.step("local search"):
+            self._polish.improve_one(search)
+        return Outcome(())
 
 
 class VariantProof:

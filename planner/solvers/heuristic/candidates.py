@@ -49,6 +49,8 @@ class Candidate:
     """Iteration time, estimated or simulated."""
     limit_s: float = math.inf
     """The limit on the seconds of a stage per micro-batch that led to these groups, if there was one."""
+    with_tails: bool = False
+    """Whether these seconds include a part of gradient all-reduce and optimizer step."""
 
 
 class CandidateSearch:
@@ -65,22 +67,32 @@ class CandidateSearch:
         return (variant.num_microbatches - 1) * stage_s + total_s
 
     def coarse(self, variant: Variant, *, count: int) -> list[Candidate]:
-        """Candidates over few orders of hosts, the smallest estimate first."""
+        """The best of `count` candidates over few orders of hosts, and the best of those limited with their tails."""
         stage_s, _ = self._floor(variant.share, variant.micro_batch)
-        return self._candidates(variant, stage_s * COARSE, all_orders=False, count=count)
+        found = list[Candidate]()
+        for with_tails in (False, True):
+            own = self._candidates(variant, stage_s * COARSE, all_orders=False, count=count, with_tails=with_tails)[:1]
+            found += (one for one in own if not found or one.sequence.groups != found[0].sequence.groups)
+        return found
 
-    def fine(self, variant: Variant, limit_s: float, *, count: int) -> list[Candidate]:
-        """Candidates near a limit over many orders of hosts, with layers moved, the smallest estimate first."""
-        return self._candidates(variant, limit_s * FINE, all_orders=True, count=count)
+    def fine(self, start: Candidate, *, count: int) -> list[Candidate]:
+        """Candidates near the limit of a coarse one, over many orders of hosts and with layers moved.
+
+        The smallest estimate comes first.
+        """
+        variant, limits_s = start.sequence.variant, start.limit_s * FINE
+        return self._candidates(variant, limits_s, all_orders=True, count=count, with_tails=start.with_tails)
 
     def num_fine_arcs(self, variant: Variant) -> int:
         """How much work :meth:`fine` is."""
         return len(self._graph(variant.share, variant.micro_batch, all_orders=True).arcs)
 
-    def _candidates(self, variant: Variant, limits_s: Floats, *, all_orders: bool, count: int) -> list[Candidate]:
+    def _candidates(
+        self, variant: Variant, limits_s: Floats, *, all_orders: bool, count: int, with_tails: bool
+    ) -> list[Candidate]:
         found = []
         graph = self._graph(variant.share, variant.micro_batch, all_orders=all_orders)
-        for grouping in group_sequences(self.tables, variant, graph, limits_s, count=count):
+        for grouping in group_sequences(self.tables, variant, graph, limits_s, count=count, with_tails=with_tails):
             sequence = SequenceCosts(self.tables, variant, grouping.groups)
             even = min_max_stops(sequence, sequence.leeway)
             cuts = np.array([grouping.stops] if even is None else [grouping.stops, even])
@@ -88,7 +100,10 @@ class CandidateSearch:
             stops, seconds = cuts[times_s.argmin()], float(times_s.min())
             if all_orders:
                 stops, seconds = descend(sequence, stops)
-            found.append(Candidate(sequence=sequence, stops=stops, limit_s=grouping.limit_s, seconds=seconds))
+            limit_s = grouping.limit_s
+            found.append(
+                Candidate(sequence=sequence, stops=stops, seconds=seconds, limit_s=limit_s, with_tails=with_tails)
+            )
         return sorted(found, key=lambda candidate: candidate.seconds)
 
     def _floor_of(self, share: Share, micro_batch: int) -> tuple[float, float]:

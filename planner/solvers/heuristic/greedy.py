@@ -5,7 +5,8 @@
    the best plan so far are skipped. Large problems begin with an even split, as their first candidates take seconds.
 2. The most promising variants get finer candidates over more orders, and the best of these are simulated.
 3. The fastest of them are improved by moves of layers that the simulator judges, the very fastest also by changes of
-   its device groups: :mod:`stagecut.planner.solvers.heuristic.local_search`.
+   its device groups: :mod:`stagecut.planner.solvers.heuristic.local_search`. Others may follow later:
+   :mod:`stagecut.planner.solvers.heuristic.polish`.
 4. Interleaved variants come last: :mod:`stagecut.planner.solvers.heuristic.interleaved_greedy`.
 
 Nothing is random, and all limits are counts.
@@ -16,10 +17,10 @@ from collections.abc import Mapping
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.network.arrangement import arrangement_of
 from stagecut.planner.solvers.heuristic.candidates import Candidate, CandidateSearch
 from stagecut.planner.solvers.heuristic.interleaved_greedy import offer_interleaved
-from stagecut.planner.solvers.heuristic.local_search import change_groups, move_layers, sequence_of, simulated_times
+from stagecut.planner.solvers.heuristic.local_search import move_layers, simulated_times
+from stagecut.planner.solvers.heuristic.polish import Polish
 from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
 from stagecut.planner.solvers.reference.even import offer_first
 from stagecut.planner.solvers.search.search import Search
@@ -36,8 +37,14 @@ NUM_IMPROVED = 4
 """Simulated candidates that are improved; with all of them, one of 12 plans is 6 % faster."""
 
 
-def solve(problem: Problem, search: Search, floors_s: Mapping[Variant, float] | None = None) -> Result:
-    """The best plan found; proves nothing.
+def solve(problem: Problem, search: Search) -> Result:
+    """The best plan found; proves nothing."""
+    first_plans(problem, search)
+    return search.result("greedy", proves=False)
+
+
+def first_plans(problem: Problem, search: Search, floors_s: Mapping[Variant, float] | None = None) -> Polish:
+    """Offer the best plan found; return what may still be tried.
 
     Where `floors_s` is stated, no plan of a variant takes less than its seconds there; variants that are not in it are
     judged by floors of our own.
@@ -49,13 +56,10 @@ def solve(problem: Problem, search: Search, floors_s: Mapping[Variant, float] | 
     fastest = sorted(_fine(search, candidates, coarse), key=lambda pair: pair[0])
     for seconds, candidate in fastest[:NUM_IMPROVED]:
         move_layers(search, candidate.sequence, candidate.stops, seconds)
-    best = search.best_plan
-    if best is not None and best.schedule is not Schedule.INTERLEAVED:
-        arrangement = arrangement_of(search.costs.of(best.share), best)
-        sequence, stops = sequence_of(candidates.tables, best.variant, arrangement)
-        change_groups(search, candidates.tables, sequence, stops, search.best_s)
+    polish = Polish(candidates.tables, fastest)
+    polish.improve_one(search)
     offer_interleaved(search)
-    return search.result("greedy", proves=False)
+    return polish
 
 
 def _coarse(
@@ -68,7 +72,7 @@ def _coarse(
     for variant in sorted(variants, key=floors_s.__getitem__):
         if search.out_of_budget or floors_s[variant] >= search.best_s:
             break
-        for candidate in candidates.coarse(variant, count=NUM_COARSE)[:1]:
+        for candidate in candidates.coarse(variant, count=NUM_COARSE):
             found.append(candidate)
             if candidate.seconds < search.best_s:
                 simulated_times(search, candidate.sequence, candidate.stops[None])
@@ -81,9 +85,8 @@ def _fine(search: Search, candidates: CandidateSearch, coarse: list[Candidate]) 
     for start in coarse[:NUM_REFINED]:
         if search.out_of_budget or arcs_left <= 0:
             break
-        variant = start.sequence.variant
-        arcs_left -= candidates.num_fine_arcs(variant)
-        for candidate in candidates.fine(variant, start.limit_s, count=NUM_FINE)[:NUM_SIMULATED]:
+        arcs_left -= candidates.num_fine_arcs(start.sequence.variant)
+        for candidate in candidates.fine(start, count=NUM_FINE)[:NUM_SIMULATED]:
             if candidate.seconds < search.best_s:
                 (seconds,) = simulated_times(search, candidate.sequence, candidate.stops[None])
                 simulated.append((float(seconds), candidate))

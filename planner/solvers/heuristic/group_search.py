@@ -33,13 +33,20 @@ class GroupSequence:
 
 
 def group_sequences(
-    tables: StageTables, variant: Variant, graph: AllocationGraph, limits_s: Floats, *, count: int
+    tables: StageTables,
+    variant: Variant,
+    graph: AllocationGraph,
+    limits_s: Floats,
+    *,
+    count: int,
+    with_tails: bool = False,
 ) -> list[GroupSequence]:
     """At most `count` different sequences, those with the smallest (M - 1 + S) x limit first.
 
-    The limits are seconds per micro-batch and stage, rising, shape (limits,).
+    The limits are seconds per micro-batch and stage, rising, shape (limits,). The time of a stage may include its part
+    of gradient all-reduce and optimizer step.
     """
-    search = _GroupSearch(tables, variant, graph, limits_s)
+    search = _GroupSearch(tables, variant, graph, limits_s, with_tails=with_tails)
     search.run()
     return search.best(count)
 
@@ -51,8 +58,11 @@ class _GroupSearch:
     on the way there.
     """
 
-    def __init__(self, tables: StageTables, variant: Variant, graph: AllocationGraph, limits_s: Floats) -> None:
+    def __init__(
+        self, tables: StageTables, variant: Variant, graph: AllocationGraph, limits_s: Floats, *, with_tails: bool
+    ) -> None:
         self._tables, self._variant, self._graph, self._limits_s = tables, variant, graph, limits_s
+        self._tails = 1 / variant.num_microbatches if with_tails else 0.0
         self._max_stages = min(tables.num_layers, int(graph.num_devices.max()))
         shape = (len(graph.num_devices), self._max_stages + 1, len(limits_s))
         self._first_layer: NDArray[np.int16] = np.full(shape, tables.num_layers + 1, dtype=np.int16)
@@ -104,14 +114,14 @@ class _GroupSearch:
     def _costs(
         self, group: LinkedGroup, depths: tuple[int, ...]
     ) -> tuple[Floats, Floats, Floats, NDArray[np.int16], NDArray[np.int16]]:
-        """F, F + B and messages of the layers before each boundary; where stages that fit begin, see `_follow`."""
+        """F, work and messages of the layers before each boundary; where stages that fit begin, see `_follow`."""
         variant = self._variant
         table = self._tables.of(variant.share, variant.micro_batch, group.placement)
         transfer_s = np.zeros(self._tables.num_layers + 1)
         transfer_s[:-1] = group.link.transfer_s(variant.micro_batch * self._tables.boundary_bytes[:-1])
         return (
             table.forward_s,
-            table.forward_s + table.backward_s,
+            table.forward_s + table.backward_s + self._tails * table.tail_s,
             transfer_s,
             table.plain.starts_of(depths),
             table.recomputing.starts_of(depths),

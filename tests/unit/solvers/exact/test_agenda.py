@@ -1,5 +1,6 @@
 """Parts of a proof, of which several take steps at once."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -35,10 +36,10 @@ class Stuck(Ladder):
     is_stuck = True
 
 
-def agenda_of(*parts, jobs):
+def agenda_of(*parts, jobs, polish=()):
     problem = Problem(model=chain(2, {"gpu": 1.0}), cluster=one_device_per_server("gpu"), job=job(2))
     search = Search(problem, SolveOptions(time_limit_s=None, jobs=jobs))
-    return search, Agenda(search, parts)
+    return search, Agenda(search, parts, polish)
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 4])
@@ -54,6 +55,30 @@ def test_a_weakest_part_that_proves_no_more_ends_it(jobs):
     _, agenda = agenda_of(Ladder(0.0, 5.0), Stuck(1.0, 5.0), jobs=jobs)
     agenda.run()
     assert agenda.bound_s == 1.0
+
+
+class Polisher:
+    """A part that proves nothing and notes its name at each step."""
+
+    bound_s, is_stuck, is_small = math.inf, False, False
+
+    def __init__(self, name, noted):
+        self.name, self.noted = name, noted
+
+    def step(self, search):
+        self.noted.append(self.name)
+        return Outcome(())
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_plans_are_polished_ever_more_seldom_in_turn(jobs):
+    """A ladder up to 8 takes 109 steps, and polishing the 32nd, 48th, 72nd and 108th of all."""
+    noted = []
+    search, agenda = agenda_of(Ladder(0.0, 8.0), polish=[Polisher(name, noted) for name in "ab"], jobs=jobs)
+    agenda.run()
+    assert dict(search.result("test", proves=True).counts) == {"steps": 109}
+    assert noted == ["a", "b", "a", "b"]
+    assert agenda.bound_s == 4.0
 
 
 @pytest.mark.parametrize("worth_a_thread", [0, branch_and_bound.WORTH_A_THREAD])

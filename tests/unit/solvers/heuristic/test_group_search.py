@@ -4,7 +4,8 @@ import math
 
 import numpy as np
 
-from stagecut.planner.core.cluster import Cluster, Island, Server
+from stagecut.planner.core.cluster import Cluster, Island, Link, Server
+from stagecut.planner.core.job import Optimizer
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
@@ -15,10 +16,10 @@ from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
 from tests.catalogue import chain, job, kinds, one_device_per_server, one_server
 
 
-def _sequences(problem, limits_s, *, count=20):
+def _sequences(problem, limits_s, *, count=20, **options):
     variant, cluster = problem.variants[0], problem.cluster
     graph = allocation_graph(problem, cluster, variant.micro_batch, allowed=all_counts(cluster))
-    return group_sequences(StageTables(CostModel(problem)), variant, graph, np.array(limits_s), count=count)
+    return group_sequences(StageTables(CostModel(problem)), variant, graph, np.array(limits_s), count=count, **options)
 
 
 def _classes(sequence):
@@ -86,3 +87,19 @@ def test_as_many_stages_as_the_limit_asks_for():
     for limit_s, num_stages in ((6.0, 1), (3.0, 2), (2.0, 3)):
         best = _sequences(problem, [limit_s])[0]
         assert len(best.groups) == num_stages
+
+
+def test_limits_may_include_what_follows_the_last_backward():
+    """4 layers of 2 s on two replicas of one sample: 8 s a micro-batch.
+
+    Their all-reduces move 4 bytes each at 1 byte/s: 16 s, a third of it for each of 3 micro-batches, 13.3 s together.
+    """
+    optimizer = Optimizer(name="gradients", weight_bytes=0.0, gradient_bytes=1.0, state_bytes=0.0)
+    problem = Problem(
+        model=chain(4, {"gpu": 2.0}, params_bytes=8.0),
+        cluster=one_server("gpu", 2, fabric=Link(bandwidth_bytes_per_s=1.0)),
+        job=job(3, micro_batch=2, replicas=(2,), optimizer=optimizer),
+    )
+    limits_s = [8.0, 13.0, 14.0]
+    assert [found.limit_s for found in _sequences(problem, limits_s)] == [8.0]
+    assert [found.limit_s for found in _sequences(problem, limits_s, with_tails=True)] == [14.0]

@@ -1,0 +1,60 @@
+"""Good plans whose device groups are changed one after another, as long as there is time."""
+
+from collections import deque
+from collections.abc import Iterable
+
+from stagecut.planner.core.numerics.arrays import Ints
+from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.network.arrangement import arrangement_of
+from stagecut.planner.network.device_groups import PlacedGroup
+from stagecut.planner.solvers.heuristic.candidates import Candidate
+from stagecut.planner.solvers.heuristic.local_search import change_groups, move_layers, sequence_of
+from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
+from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
+from stagecut.planner.solvers.search.search import Search
+
+Start = tuple[SequenceCosts, Ints, float]
+"""Device groups, a cut of shape (S,), and its simulated time."""
+
+
+class Polish:
+    """The plans to begin from: the best one known whenever that is new, then candidates, the fastest first.
+
+    Takes candidates in that order with their simulated times.
+    """
+
+    def __init__(self, tables: StageTables, candidates: Iterable[tuple[float, Candidate]]) -> None:
+        self._tables = tables
+        self._waiting = deque((own.sequence, own.stops, seconds) for seconds, own in candidates)
+        self._begun = set[tuple[PlacedGroup, ...]]()
+
+    def improve_one(self, search: Search) -> None:
+        """Move layers and change device groups of the next plan, and offer what that finds."""
+        start = self._next(search)
+        if start is None or search.out_of_budget:
+            return
+        sequence, stops, seconds = start
+        stops, seconds = move_layers(search, sequence, stops, seconds)
+        change_groups(search, self._tables, sequence, stops, seconds)
+        end = self._best(search)
+        if end is not None:  # Nothing next to it is better.
+            self._begun.add(end[0].groups)
+
+    def _next(self, search: Search) -> Start | None:
+        best = self._best(search)
+        starts = ([] if best is None else [best]) + list(self._waiting)
+        for start in starts:
+            if start is not best:
+                self._waiting.popleft()
+            if start[0].groups not in self._begun:
+                self._begun.add(start[0].groups)
+                return start
+        return None
+
+    def _best(self, search: Search) -> Start | None:
+        """The best plan, if its devices have one stage each and its micro-batches one size."""
+        best = search.best_plan
+        if best is None or best.schedule is Schedule.INTERLEAVED or best.is_unequal:
+            return None
+        arrangement = arrangement_of(search.costs.of(best.share), best)
+        return *sequence_of(self._tables, best.variant, arrangement), search.best_s
