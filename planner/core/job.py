@@ -27,6 +27,13 @@ SliceChoice = int | Literal["auto"]
 """How many warm-up micro-batches are halved: a number, or as many as pay off."""
 ACTION_OVERHEAD_S = 0.0004
 """Approximate cost of one more action in the executor, measured by `python -m benchmarks.runtime_overhead`."""
+DONE_ALIKE = {
+    "unequal": "has micro-batches of one size",
+    "slice": "does not halve micro-batches",
+    "sharding": "divides layers by heads and width only, and all-reduces gradients",
+    "waves": "all-reduces gradients after every batch",
+}
+"""What frameworks do whose stages are all alike, by the choice that is then left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,9 +192,9 @@ class Job:
             require(1 in (self.tensor_parallel or (1,)), "job", "tensor_parallel", f"1: {rule}", self.tensor_parallel)
         if not rules.is_alike:
             return
-        for field in ("unequal", "slice", "sharding", "waves"):
+        for field, what in DONE_ALIKE.items():
             value = getattr(self, field)
-            rule = f"left out for {rules.name}, which runs equal whole micro-batches and all-reduces gradients"
+            rule = f"left out: {rules.name} {what}"
             require(not value, "job", field, rule, ", ".join(value) if isinstance(value, tuple) else value)
 
     @property

@@ -31,8 +31,8 @@ def test_the_comparison_can_be_left_out(plan_json):
     ("options", "message"),
     [
         (("--schedule", "gpipe"), "job: schedules must be those of Megatron-LM, 1f1b, interleaved, got 'gpipe'"),
-        (("--slice", "auto"), "job: slice must be left out for Megatron-LM"),
-        (("--sharding", "fsdp"), "job: sharding must be left out for Megatron-LM"),
+        (("--slice", "auto"), "job: slice must be left out: Megatron-LM does not halve micro-batches"),
+        (("--sharding", "fsdp"), "job: sharding must be left out: Megatron-LM divides layers by heads and width only"),
         (("--model", "resnet50"), "model 'resnet50': layer 'stem' of kind 'convolution' is not a known part"),
     ],
 )

@@ -4,6 +4,12 @@ import re
 
 import pytest
 
+from stagecut.planner.cli.options.without_effect import USED_BY
+from stagecut.planner.solvers.exact import branch_and_bound
+from stagecut.planner.solvers.registry import SOLVERS, run
+from stagecut.planner.solvers.search.options import SolveOptions
+from tests.catalogue import CATALOGUE
+
 
 @pytest.fixture
 def renamed(tiny, tiny_folder, tmp_path):
@@ -71,3 +77,26 @@ def test_milliseconds_taken_for_seconds_are_noted_and_mended(plan, plan_json, re
     after = plan_json("convert", profile, "--time-unit", "ms", "-o", fixed)
     assert after["device_types"][0]["forward_s"] == pytest.approx(before["device_types"][0]["forward_s"] / 1000)
     assert any("--time-unit ms" in note for note in before["notes"])
+
+
+READ = set()
+
+
+class _Watched(SolveOptions):
+    """Options whose names are in `READ` once they have been read."""
+
+    def __getattribute__(self, name):
+        READ.add(name)
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_no_option_that_a_solver_reads_is_said_to_have_no_effect(solver, monkeypatch):
+    """With small parts given to programs, so that `milp` runs one."""
+    monkeypatch.setattr(branch_and_bound, "PROGRAM_ARCS", 1000)
+    monkeypatch.setattr(branch_and_bound, "FEW_PATHS", 0)
+    options = _Watched(gap=1e-4, time_limit_s=None)
+    READ.clear()
+    run(next(known.problem for known in CATALOGUE if known.name == "heterogeneous chain"), solver, options)
+    used = {name for name, solvers in USED_BY.items() if solver in solvers}
+    assert READ & set(USED_BY) <= used
