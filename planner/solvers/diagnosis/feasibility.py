@@ -3,6 +3,9 @@
 import math
 from contextlib import suppress
 from dataclasses import replace
+from itertools import compress
+
+import numpy as np
 
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem, Variant
@@ -13,6 +16,7 @@ from stagecut.planner.network.labels.counted_paths import TooManyLabelsError
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import build_network
 from stagecut.planner.solvers.exact.decision import Decision
+from stagecut.planner.solvers.exact.fluid_bound import fluid_bounds
 from stagecut.planner.solvers.exact.mixed_integer_program import path_of, stage_program
 from stagecut.planner.solvers.interleaved.proof import InterleavedProof
 from stagecut.planner.solvers.search.cases import cases_of
@@ -40,8 +44,9 @@ def fitting_plan(problem: Problem, *, stop: StopCheck = lambda: False) -> Plan |
 
 
 def _of_variants(problem: Problem, stop: StopCheck) -> Plan | None:
-    costs = CostModel(problem)
-    for variant in _worth_asking(problem):
+    costs, asked = CostModel(problem), _worth_asking(problem)
+    # Infinite where the layers, however divided, take more memory than there is.
+    for variant in compress(asked, np.isfinite(fluid_bounds(costs, asked))):
         if stop():
             raise UndecidedError
         interleaved = variant.schedule is Schedule.INTERLEAVED

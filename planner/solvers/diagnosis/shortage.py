@@ -31,11 +31,9 @@ def find_shortages(problem: Problem, *, stop: StopCheck = lambda: False) -> tupl
     """The stages short of memory in the plan that comes nearest to fitting, the largest shortage first.
 
     That is the plan that fits once the memory of every device is multiplied by the smallest possible
-    factor, found by bisection. Empty if `stop` ends the search first.
+    factor, found by bisection. If `stop` ends the search first, the nearest plan by then; empty without one.
     """
-    nearest = None
-    with suppress(UndecidedError):
-        nearest = _nearest_plan(problem, stop)
+    nearest = _nearest_plan(problem, stop)
     if nearest is None:
         return ()
     factor, plan = nearest
@@ -62,22 +60,19 @@ def with_memory(problem: Problem, factor: float) -> Problem:
 
 
 def _nearest_plan(problem: Problem, stop: StopCheck) -> tuple[float, Plan] | None:
-    """The least memory factor at which a plan fits, and that plan; None if no factor helps."""
-    high, plan = 1.0, None
-    while plan is None:
-        high *= 2
-        if high > LARGEST_FACTOR:
-            return None
-        plan = fitting_plan(with_memory(problem, high), stop=stop)
-    low = high / 2
-    while high / low > 1 + PRECISION:
-        middle = math.sqrt(low * high)
-        found = fitting_plan(with_memory(problem, middle), stop=stop)
-        if found is None:
-            low = middle
-        else:
-            high, plan = middle, found
-    return high, plan
+    """The least memory factor known at which a plan fits, and that plan; None if no factor helps."""
+    low, nearest = 1.0, None
+    with suppress(UndecidedError):
+        while nearest is None or nearest[0] / low > 1 + PRECISION:
+            middle = 2 * low if nearest is None else math.sqrt(low * nearest[0])
+            if middle > LARGEST_FACTOR:
+                break
+            plan = fitting_plan(with_memory(problem, middle), stop=stop)
+            if plan is None:
+                low = middle
+            else:
+                nearest = middle, plan
+    return nearest
 
 
 def _remedy(problem: Problem, factor: float, stop: StopCheck) -> str:

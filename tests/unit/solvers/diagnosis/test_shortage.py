@@ -34,6 +34,16 @@ def test_shortage_names_stage_memory_and_limit():
     assert {(s.needed_bytes, s.limit_bytes, s.short_bytes) for s in shortages} == {(3.0, 2.0, 1.0)}
 
 
+def test_a_search_that_is_stopped_names_the_nearest_plan_known_by_then():
+    """Stopped once a plan is known that fits twice the memory, or before."""
+    answers = iter([False])
+    shortages = find_shortages(TOO_LARGE, stop=lambda: next(answers, True))
+    assert [(s.needed_bytes, s.limit_bytes, s.remedy) for s in shortages] == [
+        (3.0, 2.0, "100% more memory on every device")
+    ] * 2
+    assert find_shortages(TOO_LARGE, stop=lambda: True) == ()
+
+
 def only_sharding_helps(**choices):
     """A layer of one parameter on two devices of 6 bytes, where a stage has one replica: 1 + 8 bytes of state."""
     state = Optimizer(name="state", weight_bytes=1.0, gradient_bytes=0.0, state_bytes=8.0)
