@@ -22,12 +22,15 @@ class Unit:
 
 
 def units_of(model: ModelProfile) -> tuple[Unit, ...]:
-    """The units of a model in order: an embedding, blocks, and a head; any of them may be missing.
+    """The units of a model in order: an embedding, blocks, and a head; the first and the last may be missing.
 
     A block is one layer, or an attention and a feed-forward layer. Raises an UnsupportedError with the first layer that
-    is none of these.
+    is none of these, or if there is no block.
     """
-    return tuple(_units(model))
+    units = tuple(_units(model))
+    if all(unit.role != BLOCK for unit in units):
+        raise UnsupportedError("there is no transformer block")
+    return units
 
 
 def _units(model: ModelProfile) -> Iterator[Unit]:

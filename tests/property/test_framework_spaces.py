@@ -41,7 +41,7 @@ WRITERS = {
 def kinds_of(num_layers):
     """An embedding, blocks of an attention and a feed-forward layer, and a head where a layer is left."""
     pairs = ("attention", "feed-forward") * ((num_layers - 1) // 2)
-    return ("embedding", *pairs, "head")[:num_layers] if num_layers > 1 else ("block",)
+    return ("embedding", *pairs, "head")[:num_layers] if num_layers > 2 else ("embedding", "block")[-num_layers:]
 
 
 @st.composite
@@ -141,6 +141,24 @@ def check_plan(problem, plan):
     assert keeps_to(problem, plan)
     assert any(hosts_in_a_row(ranked(order, plan)) for order in problem.rules.rank_orders)
     WRITERS[problem.job.framework](problem, plan)
+
+
+WITH_CHUNKS = tuple(framework for framework in ALIKE if Schedule.INTERLEAVED in RULES[framework].schedules)
+
+
+@settings(max_examples=20, deadline=None)
+@given(framework_problems(WITH_CHUNKS, max_devices=3, interleaved=True))
+def test_interleaved_plans_are_found_too(pair):
+    free, restricted = pair
+    optimum_s = least_s(free, restricted)
+    result = run(restricted, "milp", EXACT)
+    if optimum_s == float("inf"):
+        assert result.status is Status.INFEASIBLE
+        return
+    assert result.status is Status.OPTIMAL
+    assert result.objective_s == pytest.approx(optimum_s, rel=ROUNDING, abs=0.0)
+    assert result.bound_s == pytest.approx(optimum_s, rel=ROUNDING, abs=0.0)
+    check_plan(restricted, result.plan)
 
 
 @settings(max_examples=60, deadline=None)

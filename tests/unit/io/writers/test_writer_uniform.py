@@ -267,6 +267,10 @@ def test_models_without_transformer_layers_are_refused():
     model = build_model("vgg16", precision=Precision.BF16)
     with pytest.raises(UnsupportedError, match="'convolution' is not a known part of a transformer"):
         megatron_arguments(problem_of(model), plan_of(0, 8, 16))
+    whole = problem_of().model
+    ends = replace(whole, layers=(whole.layers[0], whole.layers[-1]))
+    with pytest.raises(UnsupportedError, match="there is no transformer block"):
+        megatron_arguments(problem_of(ends), plan_of(0, 1, 2))
 
 
 @pytest.mark.parametrize("name", ["Ünï 日本.csv", "🙂.csv", 'a"b\\c\x1b\x7f\n\u202e.csv'])
