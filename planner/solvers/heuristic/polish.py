@@ -30,8 +30,8 @@ class Polish:
 
     def improve_one(self, search: Search) -> None:
         """Move layers and change device groups of the next plan, and offer what that finds."""
-        start = self._next(search)
-        if start is None or search.out_of_budget:
+        start = None if search.out_of_budget else self._next(search)
+        if start is None:
             return
         sequence, stops, seconds = start
         stops, seconds = move_layers(search, sequence, stops, seconds)
@@ -42,10 +42,10 @@ class Polish:
 
     def _next(self, search: Search) -> Start | None:
         best = self._best(search)
-        starts = ([] if best is None else [best]) + list(self._waiting)
-        for start in starts:
-            if start is not best:
-                self._waiting.popleft()
+        if best is not None:
+            self._waiting.appendleft(best)
+        while self._waiting:
+            start = self._waiting.popleft()
             if start[0].groups not in self._begun:
                 self._begun.add(start[0].groups)
                 return start
