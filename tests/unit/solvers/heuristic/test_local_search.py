@@ -14,7 +14,13 @@ from stagecut.planner.solvers.heuristic.local_search import (
     sequence_of,
     simulated_times,
 )
-from stagecut.planner.solvers.heuristic.moves import groups_of, neighbouring_cuts, neighbouring_runs, runs_of
+from stagecut.planner.solvers.heuristic.moves import (
+    NUM_WIDTHS,
+    groups_of,
+    neighbouring_cuts,
+    neighbouring_runs,
+    runs_of,
+)
 from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
@@ -57,6 +63,16 @@ def test_a_layer_passes_through_the_stages_between():
 
 def test_a_single_stage_has_no_neighbours():
     assert len(neighbouring_cuts(np.array([3]))) == 0
+
+
+def test_long_pipelines_move_layers_over_few_distances_but_the_shortest_and_the_longest():
+    stops = 3 * np.arange(1, 62)
+    cuts = neighbouring_cuts(stops)
+    moved = [tuple(np.flatnonzero(cut != stops)) for cut in cuts]
+    widths = {len(boundaries) for boundaries in moved}
+    assert {1, 2, 60} <= widths and len(widths) <= NUM_WIDTHS
+    assert all(boundaries == tuple(range(boundaries[0], boundaries[-1] + 1)) for boundaries in moved)
+    assert {boundaries[0] for boundaries in moved if len(boundaries) == 2} == set(range(59))
 
 
 def test_descent_by_estimates_and_by_simulation_end_at_the_balanced_cut():
