@@ -1,6 +1,7 @@
 """The fluid bound is above no plan of its variant."""
 
 from collections import defaultdict
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import assume, given, settings
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.simulator.engine import iteration_times
+from stagecut.planner.solvers.exact import fluid_bound as exact_fluid_bound
 from stagecut.planner.solvers.exact.fluid_bound import fluid_bound, fluid_bounds
 from stagecut.planner.solvers.reference.brute_force import all_plans
 from tests.property.sharding.sharded_problems import sharded_problems
@@ -45,6 +47,13 @@ def check(problem):
 def test_no_plan_is_faster_than_the_fluid_bound_of_its_variant(problem):
     """Replicas, tensor parallelism, ZeRO, recomputation, several pipelines, all schedules, measured tables."""
     check(problem)
+
+
+@settings(max_examples=50)
+@given(problems(max_layers=6), st.integers(1, 4))
+def test_programs_with_few_sorts_of_layers_give_bounds_too(problem, most_sorts):
+    with patch.object(exact_fluid_bound, "MOST_SORTS", most_sorts):
+        check(problem)
 
 
 @settings(max_examples=30)
