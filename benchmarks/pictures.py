@@ -47,7 +47,11 @@ def draw_plans(found: Mapping[str, Answers]) -> "Figure":
 
 def draw_proofs(found: Mapping[str, Answers]) -> "Figure":
     """The gap proven by `milp` over the seconds of its search, one line per instance."""
+    from matplotlib import colormaps
+
     figure, axes = _figure(4.0)
+    # Ten dark colours, then ten light ones.
+    axes.set_prop_cycle(color=colormaps["tab20"]([*range(0, 20, 2), *range(1, 20, 2)]))
     for (name, answers), marker in zip(found.items(), _markers(len(found)), strict=True):
         proven = answers["milp"].proven_after_s if "milp" in answers else {}
         points = sorted((seconds, float(gap)) for gap, seconds in proven.items() if float(gap) > 0)

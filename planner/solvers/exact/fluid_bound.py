@@ -37,8 +37,8 @@ from stagecut.planner.solvers.interleaved.shapes import floor_s, shapes_of
 from stagecut.planner.solvers.search.highs import LinearProgram, solve_linear
 
 MOST_SORTS = 100
-"""Sorts of layers in a program. With 64 the bounds on 1,000 unlike layers are there ten times as soon, and the least of
-them is 0.1 % lower; models of the catalogue have fewer sorts."""
+"""Sorts of layers in a program. For 1,000 unlike layers on 128 devices, bounds of every fourth variant take 1.0 s in
+place of 9.5, and the least is 0.2 % lower. Models of the catalogue but synthetic ones have at most 23 sorts."""
 KEPT = (1.0, 0.75, 0.5, 0.25)
 """Shares of the round trip to try."""
 

@@ -23,8 +23,8 @@ Run = tuple[Placement, ...]
 def neighbouring_cuts(stops: Ints) -> Ints:
     """Cuts with consecutive boundaries moved by one layer, or one boundary by 2, 4 or 8, either way; shape (n, S).
 
-    Moving the boundaries after stages a .. b - 1 moves one layer between stages a and b. The last of the stops, shape
-    (S,), stays. Cuts with empty stages are left out.
+    Moving the boundaries after stages a .. b - 1 moves one layer between stages a and b; in long pipelines only
+    some b - a are tried. The last of the stops, shape (S,), stays. Cuts with empty stages are left out.
     """
     num_boundaries = len(stops) - 1
     first, last = np.triu_indices(num_boundaries)
