@@ -118,7 +118,7 @@ DRIVER = Driver(
     name="limits",
     jobs=jobs(LIMITS, times_s=TIME_LIMITS_S, memory_mb=MEMORY_LIMITS_MB),
     quick_jobs=jobs(
-        [Spec(model="vgg16", cluster="cpu-2", global_batch=8, solvers=("milp",))], times_s=(3.0,), memory_mb=(1000,)
+        [Spec(model="vgg16", cluster="cpu-2", global_batch=8, solvers=("milp",))], times_s=(60.0,), memory_mb=(1000,)
     ),
     tables=tables,
     complaint=complaint,

@@ -12,6 +12,8 @@ VOCABULARY = 61
 SPECIAL = {"bos_token_id": 1, "eos_token_id": 2}
 WIDTHS = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 3, "vocab_size": VOCABULARY}
 
+GEMMA_3_KINDS = ["sliding_attention", "full_attention", "sliding_attention"]
+
 
 def gpt2_config(**options):
     from transformers import GPT2Config
@@ -50,9 +52,21 @@ def neox_config():
     return GPTNeoXConfig(**WIDTHS, **widths, **SPECIAL)
 
 
-def mixtral_config(**options):
+def expert_config(name, **options):
     """Grouped products, which transformers takes for experts, have no double precision."""
-    return decoder_config("MixtralConfig", **{"num_local_experts": 4, "experts_implementation": "eager", **options})
+    experts = {"num_experts_per_tok": 2, "moe_intermediate_size": 24, "experts_implementation": "eager"}
+    return decoder_config(name, **{**experts, **options})
+
+
+def mixtral_config(**options):
+    return expert_config("MixtralConfig", **{"num_local_experts": 4, **options})
+
+
+def deepseek_config(name):
+    """Latent attention; the first block has no experts."""
+    latent = {"q_lora_rank": 16, "kv_lora_rank": 8, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8}
+    experts = {"n_routed_experts": 4, "n_group": 2, "topk_group": 1, "first_k_dense_replace": 1}
+    return expert_config(name, num_key_value_heads=4, **latent, **experts)
 
 
 DECODERS = {
@@ -67,9 +81,22 @@ DECODERS = {
         "Qwen2ForCausalLM",
         partial(decoder_config, "Qwen2Config", use_sliding_window=True, sliding_window=4, max_window_layers=1),
     ),
+    "qwen2_moe": (
+        "Qwen2MoeForCausalLM",
+        partial(
+            expert_config, "Qwen2MoeConfig", num_experts=4, shared_expert_intermediate_size=24, mlp_only_layers=[1]
+        ),
+    ),
     "qwen3": ("Qwen3ForCausalLM", partial(decoder_config, "Qwen3Config", head_dim=8)),
+    "qwen3_moe": ("Qwen3MoeForCausalLM", partial(expert_config, "Qwen3MoeConfig", num_experts=4, head_dim=8)),
     "gemma": ("GemmaForCausalLM", partial(decoder_config, "GemmaConfig", head_dim=8)),
     "gemma2": ("Gemma2ForCausalLM", partial(decoder_config, "Gemma2Config", head_dim=8, sliding_window=4)),
+    "gemma3": (
+        "Gemma3ForCausalLM",
+        partial(decoder_config, "Gemma3TextConfig", head_dim=8, sliding_window=4, layer_types=GEMMA_3_KINDS),
+    ),
+    "deepseek_v2": ("DeepseekV2ForCausalLM", partial(deepseek_config, "DeepseekV2Config")),
+    "deepseek_v3": ("DeepseekV3ForCausalLM", partial(deepseek_config, "DeepseekV3Config")),
     "phi": ("PhiForCausalLM", partial(decoder_config, "PhiConfig")),
     "phi3": ("Phi3ForCausalLM", partial(decoder_config, "Phi3Config", sliding_window=5)),
 }
@@ -182,7 +209,7 @@ def test_layers_of_a_configuration_have_the_weights_of_the_whole_model(name):
 def test_tied_weights_are_told():
     chains = {name: chain_of(config(), architecture=architecture) for name, (architecture, config) in MODELS.items()}
     found = {name for name, chain in chains.items() if chain.ties}
-    assert found == {"gpt2", "llama-tied", "gemma", "gemma2", "bert"}
+    assert found == {"gpt2", "llama-tied", "gemma", "gemma2", "gemma3", "bert"}
     assert all(len(chains[name].ties) == 1 for name in found)
 
 
