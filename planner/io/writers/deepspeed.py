@@ -5,10 +5,7 @@ A `PipelineModule` splits its list of layers at the bounds `parts`: stage s has 
 all stages share one activation checkpoint interval, and ranks are numbered as the axes of a `ProcessTopology` say.
 """
 
-from collections.abc import Iterator
-
-from stagecut.planner.core.frameworks import RankOrder
-from stagecut.planner.core.operators.strategy import WeightStorage
+from stagecut.planner.core.frameworks import Framework, RankOrder
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
@@ -84,7 +81,7 @@ def deepspeed_files(problem: Problem, plan: Plan) -> dict[str, str]:
 
 def _checked(problem: Problem, plan: Plan) -> UniformPlan:
     return uniform_plan(
-        problem, plan, target="DeepSpeed", schedules=SCHEDULES, orders=lambda _: tuple(RankOrder), limits=_limits
+        problem, plan, framework=Framework.DEEPSPEED, schedules=SCHEDULES, orders=lambda _: tuple(RankOrder)
     )
 
 
@@ -112,15 +109,3 @@ def _configuration(uniform: UniformPlan) -> Tree:
     if uniform.num_state_parts > 1 or uniform.problem.job.zero1:
         tree["zero_optimization"] = {"stage": 1}
     return tree
-
-
-def _limits(uniform: UniformPlan) -> Iterator[str]:
-    """What of the degrees the pipeline engine lacks."""
-    degrees = uniform.degrees
-    if degrees.storage in (WeightStorage.GRADIENTS, WeightStorage.WEIGHTS):
-        yield f"its pipeline engine stores no {degrees.storage} in parts (ZeRO-2, ZeRO-3)"
-    elif uniform.num_state_parts > 1 and not uniform.has_zero1_everywhere:
-        yield "its ZeRO-1 divides the optimizer state among all data-parallel devices, or none; solve with --zero1"
-    for what, degree in (("context", degrees.context), ("expert", degrees.experts)):
-        if degree > 1:
-            yield f"its pipeline engine has no {what} parallelism, got {degree}"

@@ -9,15 +9,15 @@ layers recompute or none. Gradients and weights in parts (Megatron-FSDP) exclude
 
 from collections.abc import Iterator
 
-from stagecut.planner.core.frameworks import RankOrder
+from stagecut.planner.core.frameworks import Framework, RankOrder
 from stagecut.planner.core.messages.visible import visible
+from stagecut.planner.core.operators.roles import Degrees
 from stagecut.planner.core.operators.strategy import WeightStorage
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.io.writers.blocks import StageBlocks, block_faults, stage_blocks
-from stagecut.planner.io.writers.degrees import Degrees
 from stagecut.planner.io.writers.launch import Export, folder_files
 from stagecut.planner.io.writers.uniform_plan import UniformPlan, cuts_of, is_tied, uniform_plan
 
@@ -64,9 +64,7 @@ def _checked(problem: Problem, plan: Plan) -> UniformPlan:
     faults = block_faults(problem.model, cuts_of(plan), framework="megatron")
     if not faults:
         faults = tuple(_empty_groups(plan, stage_blocks(problem.model, cuts_of(plan))))
-    return uniform_plan(
-        problem, plan, target="Megatron-LM", schedules=SCHEDULES, faults=faults, orders=_orders, limits=_limits
-    )
+    return uniform_plan(problem, plan, framework=Framework.MEGATRON, schedules=SCHEDULES, faults=faults, orders=_orders)
 
 
 def _empty_groups(plan: Plan, stages: tuple[StageBlocks, ...]) -> Iterator[str]:
@@ -126,22 +124,6 @@ def _arguments(uniform: UniformPlan, stages: tuple[StageBlocks, ...]) -> list[tu
     if uniform.stage.recompute:
         arguments += [("recompute-granularity", "full"), ("recompute-method", "uniform"), ("recompute-num-layers", 1)]
     return [*arguments, *_degree_arguments(uniform), *_storage_arguments(uniform)]
-
-
-def _limits(uniform: UniformPlan) -> Iterator[str]:
-    """What of the degrees Megatron-LM lacks."""
-    degrees, zero1 = uniform.degrees, uniform.problem.job.zero1
-    if degrees.storage in FSDP and len(uniform.plan.stages) > 1:
-        yield f"{degrees.storage} in parts (Megatron-FSDP) need a single stage"
-    if zero1 and uniform.num_copies > 1 and (degrees.storage in FSDP or not uniform.has_zero1_everywhere):
-        shared = f"{degrees.storage} in parts" if degrees.storage in FSDP else f"{degrees.num_summed} whole ones inside"
-        yield f"ZeRO-1 over {uniform.num_copies} copies of a stage needs it inside each as well, not {shared}"
-    if degrees.experts > 1 and uniform.problem.job.precision is Precision.FP16:
-        yield "it divides experts in bf16 and fp32 only; solve with --precision bf16"
-    length = uniform.problem.model.sequence_length or 0
-    parts = (degrees.tensor if degrees.sequence else 1) * (2 * degrees.context if degrees.context > 1 else 1)
-    if length % parts:
-        yield f"its tensor and context parallelism divide {length} tokens into {parts} equal parts"
 
 
 def _degree_arguments(uniform: UniformPlan) -> Iterator[tuple[str, object]]:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import chain, groupby, islice, permutations
 
 from stagecut.planner.core.frameworks import RankOrder
-from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.layer_graphs.degrees import ranked_devices
+from stagecut.planner.core.operators.roles import MeshRoles
 from stagecut.planner.core.plan import Plan
-from stagecut.planner.io.writers.degrees import Degrees, ranked_devices
 
 Copy = tuple[tuple[str, ...], ...]
 """The devices of one data-parallel copy of the model: those that share its samples, for each device group."""
@@ -49,14 +49,13 @@ def host_of(device: str) -> str:
     return device.rpartition("/")[0]
 
 
-def ranked(
-    model: ModelProfile, plan: Plan, degrees: Degrees, orders: Sequence[RankOrder]
-) -> tuple[RankedDevices, bool]:
+def ranked(plan: Plan, roles: Sequence[MeshRoles], orders: Sequence[RankOrder]) -> tuple[RankedDevices, bool]:
     """The first of these orders in which the ranks of every host are consecutive, and whether there is one.
 
     Data-parallel copies of the model are alike, so each may be counted first; without any such order, the first one.
+    `roles` are those of every stage, whose degrees are equal.
     """
-    copies = _copies(model, plan, degrees)
+    copies = _copies(plan, roles)
     for order in orders:
         for arranged in islice(_arrangements(copies), MOST_ORDERS):
             found = RankedDevices(order=order, devices=_devices(arranged, order))
@@ -65,11 +64,11 @@ def ranked(
     return RankedDevices(order=orders[0], devices=_devices(copies, orders[0])), False
 
 
-def _copies(model: ModelProfile, plan: Plan, degrees: Degrees) -> list[Copy]:
-    size = degrees.context * degrees.tensor
+def _copies(plan: Plan, roles: Sequence[MeshRoles]) -> list[Copy]:
+    size = roles[0].degrees.context * roles[0].degrees.tensor
     found: list[Copy] = []
     for pipeline in plan.pipelines:
-        groups = [ranked_devices(model, stage) for stage in pipeline.stages[: plan.num_groups]]
+        groups = [ranked_devices(*pair) for pair in zip(roles, pipeline.stages[: plan.num_groups], strict=False)]
         starts = range(0, len(groups[0]), size)
         found += [tuple(devices[start : start + size] for devices in groups) for start in starts]
     return found

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
+from stagecut.planner.core.frameworks import Framework
 from stagecut.planner.core.messages.visible import visible
 from stagecut.planner.core.operators.strategy import WeightStorage
 from stagecut.planner.core.plan import Plan
@@ -97,7 +98,7 @@ def _checked(problem: Problem, plan: Plan, schedule_csv: str | None) -> UniformP
         faults.append("--schedule-csv: the path is not valid UTF-8, which TOML requires; choose another path")
     if problem.job.precision not in DTYPES:
         faults.append(f"it trains in bf16 or fp32, not {problem.job.precision}; solve with --precision bf16")
-    return uniform_plan(problem, plan, target="torchtitan", schedules=SCHEDULES, faults=faults, limits=_limits)
+    return uniform_plan(problem, plan, framework=Framework.TORCHTITAN, schedules=SCHEDULES, faults=faults)
 
 
 def _pipeline_faults(problem: Problem, plan: Plan) -> Iterator[str]:
@@ -106,32 +107,6 @@ def _pipeline_faults(problem: Problem, plan: Plan) -> Iterator[str]:
         yield "its models cannot share the weights of embedding and head between pipeline stages"
     if plan.schedule in (Schedule.GPIPE, Schedule.ONE_F_ONE_B) and plan.num_microbatches < stages:
         yield f"{plan.schedule} needs as many micro-batches as stages, {stages}, not {plan.num_microbatches}"
-
-
-def _limits(uniform: UniformPlan) -> Iterator[str]:
-    """What of the degrees torchtitan lacks: it stores weights in parts wherever tokens or experts are divided."""
-    degrees, copies, plan = uniform.degrees, uniform.num_copies, uniform.plan
-    zero1 = uniform.problem.job.zero1 and copies > 1
-    if zero1 and (
-        not uniform.has_zero1_everywhere or degrees.storage in (WeightStorage.GRADIENTS, WeightStorage.WEIGHTS)
-    ):
-        yield f"ZeRO-1 over {copies} copies of a stage needs it inside each as well; solve with --no-zero1"
-    elif (zero1 or degrees.storage is WeightStorage.OPTIMIZER) and len(plan.stages) == 1:
-        yield "it has ZeRO-1 in pipelines only; solve with --no-zero1, or with a --sharding of fsdp in place of zero1"
-    elif uniform.num_state_parts == 1 and uniform.data_parallel > 1 and max(plan.num_groups, degrees.tensor) > 1:
-        whole = f"{uniform.data_parallel} copies of whole weights"
-        yield f"{whole} exclude pipelines and tensor parallelism; solve with --zero1"
-    if uniform.num_state_parts == 1 and (degrees.context > 1 or degrees.experts > 1):
-        yield f"{degrees} without weights in parts; solve with --sharding that has fsdp"
-    if degrees.experts > 1 and degrees.experts % degrees.context:
-        yield f"it divides experts over all devices of context parallelism, not {degrees.experts} of {degrees.context}"
-    if degrees.tensor > 1 and degrees.experts > 1:
-        yield "its experts are not divided by tensor parallelism as well"
-    if degrees.tensor > 1 and not degrees.sequence:
-        yield "its tensor parallelism divides tokens in between"
-    length, parts = uniform.problem.model.sequence_length or 0, 2 * degrees.tensor * degrees.context
-    if length % parts:
-        yield f"it needs a sequence length that {parts} divides, got {length}"
 
 
 def _settings(uniform: UniformPlan) -> Settings:

@@ -3,14 +3,15 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from stagecut.planner.core.frameworks import RankOrder
+from stagecut.planner.core.framework_limits import LIMITS, AlikeStages
+from stagecut.planner.core.frameworks import RULES, Framework, RankOrder
+from stagecut.planner.core.layer_graphs.degrees import roles_of_stages
 from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.model import ModelProfile
-from stagecut.planner.core.operators.strategy import WeightStorage
+from stagecut.planner.core.operators.roles import Degrees, MeshRoles
 from stagecut.planner.core.plan import Plan, Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.io.writers.degrees import Degrees, degrees_of
 from stagecut.planner.io.writers.ranks import RankedDevices, host_of, ranked
 
 ADVICE = {
@@ -23,13 +24,10 @@ UNDIVIDED = "solve with --sharding none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UniformPlan:
+class UniformPlan(AlikeStages):
     """A plan whose stages all have the same degrees."""
 
-    problem: Problem
     plan: Plan
-    degrees: Degrees
-    """How the devices of a replica divide the layers of every stage."""
     ranked_devices: RankedDevices
     """Which device has which rank."""
 
@@ -39,30 +37,9 @@ class UniformPlan:
         return self.plan.stages[0]
 
     @property
-    def num_copies(self) -> int:
-        """Replicas over all pipelines."""
-        return self.stage.replicas * len(self.plan.pipelines)
-
-    @property
-    def data_parallel(self) -> int:
-        """Parts into which the samples of a batch are divided: by replicas, pipelines and inside each replica."""
-        return self.num_copies * self.degrees.data
-
-    @property
     def samples_per_replica(self) -> int:
-        """Samples of one micro-batch for each of these parts."""
+        """Samples of one micro-batch for each of the parts of data parallelism."""
         return self.plan.micro_batch // (self.stage.replicas * self.degrees.data)
-
-    @property
-    def num_state_parts(self) -> int:
-        """Devices that share the optimizer state of a weight; a part each."""
-        inside = 1 if self.degrees.storage is WeightStorage.REPLICATED else self.degrees.num_summed
-        return inside * (self.num_copies if self.problem.job.zero1 else 1)
-
-    @property
-    def has_zero1_everywhere(self) -> bool:
-        """Whether all devices that sum a gradient share the optimizer state."""
-        return self.num_state_parts == self.num_copies * self.degrees.num_summed
 
 
 def cuts_of(plan: Plan) -> tuple[int, ...]:
@@ -79,26 +56,35 @@ def uniform_plan(
     problem: Problem,
     plan: Plan,
     *,
-    target: str,
+    framework: Framework,
     schedules: Mapping[Schedule, str],
     faults: Sequence[str] = (),
     orders: Callable[[Degrees], Sequence[RankOrder]] = lambda _: (RankOrder.STAGES_LAST,),
-    limits: Callable[[UniformPlan], Iterable[str]] = lambda _: (),
 ) -> UniformPlan:
     """Check that all stages of a plan have the same degrees, and that the framework supports it.
 
-    The framework, called `target` in messages, has its own names for the `schedules` it supports; `faults` are further
-    reasons why it cannot run the plan, `orders` are those in which it can count ranks, the preferred one first, and
-    `limits` finds what else it lacks. Raises an UnsupportedError with every reason.
+    The framework has its own names for the `schedules` it supports; `faults` are further reasons why it cannot run the
+    plan, and `orders` are those in which it can count ranks, the preferred one first. Raises an UnsupportedError with
+    every reason.
     """
+    target = RULES[framework].name
     reasons = [*_reasons(problem.model, plan, schedules=schedules), *faults]
-    degrees, unlike = _degrees(problem.model, plan)
+    roles, unlike = _roles(problem.model, plan)
     if unlike:
         raise _refusal(target, [*reasons, *unlike])
-    ranked_devices, is_possible = ranked(problem.model, plan, degrees, orders(degrees))
-    uniform = UniformPlan(problem=problem, plan=plan, degrees=degrees, ranked_devices=ranked_devices)
+    degrees = roles[0].degrees
+    ranked_devices, is_possible = ranked(plan, roles, orders(degrees))
+    uniform = UniformPlan(
+        problem=problem,
+        degrees=degrees,
+        replicas=plan.stages[0].replicas,
+        num_pipelines=len(plan.pipelines),
+        num_groups=plan.num_groups,
+        plan=plan,
+        ranked_devices=ranked_devices,
+    )
     scattered = [] if is_possible or reasons else [_scattered(ranked_devices)]
-    if reasons := [*reasons, *limits(uniform), *scattered]:
+    if reasons := [*reasons, *LIMITS[framework](uniform), *scattered]:
         raise _refusal(target, reasons)
     return uniform
 
@@ -119,19 +105,17 @@ def _scattered(ranked_devices: RankedDevices) -> str:
     )
 
 
-def _degrees(model: ModelProfile, plan: Plan) -> tuple[Degrees, list[str]]:
-    """The degrees of the first stage, and why not all stages have these."""
-    found: dict[Degrees, int] = {}
-    reasons = []
-    for index, stage in enumerate(plan.stages):
-        try:
-            found.setdefault(degrees_of(model, stage), index)
-        except UnsupportedError as error:
-            reasons += [f"stage {index}: {complaint}; {UNDIVIDED}" for complaint in error.complaints]
-    if len(found) > 1 and any(stage.sharding is not None for stage in plan.stages):
-        shown = "; ".join(f"stage {index}: {degrees}" for degrees, index in found.items())
-        reasons.append(f"all stages must divide their layers alike, got {shown}; {UNDIVIDED}")
-    return next(iter(found), Degrees()), reasons
+def _roles(model: ModelProfile, plan: Plan) -> tuple[tuple[MeshRoles, ...], list[str]]:
+    """The roles of every stage's axes, and why these are not alike."""
+    try:
+        roles = roles_of_stages(model, plan.stages)
+    except UnsupportedError as error:
+        return (), [f"{complaint}; {UNDIVIDED}" for complaint in error.complaints]
+    found = {own.degrees: index for index, own in reversed(list(enumerate(roles)))}
+    if len(found) == 1 or all(stage.sharding is None for stage in plan.stages):
+        return roles, []
+    shown = "; ".join(f"stage {index}: {degrees}" for degrees, index in reversed(found.items()))
+    return roles, [f"all stages must divide their layers alike, got {shown}; {UNDIVIDED}"]
 
 
 def _reasons(model: ModelProfile, plan: Plan, *, schedules: Mapping[Schedule, str]) -> Iterator[str]:

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from stagecut.planner.core.frameworks import RankOrder
+from stagecut.planner.core.layer_graphs.degrees import roles_of_stages
 from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.io.writers.deepspeed import deepspeed_tree
-from stagecut.planner.io.writers.degrees import Degrees
 from stagecut.planner.io.writers.launch import launch_lines
 from stagecut.planner.io.writers.megatron import megatron_arguments
 from stagecut.planner.io.writers.ranks import RankedDevices, ranked
@@ -28,7 +28,7 @@ def on(case, devices):
 
 def placed(case, devices, orders=BOTH):
     problem, plan = on(case, devices)
-    return ranked(problem.model, plan, Degrees(tensor=case.tp), orders)
+    return ranked(plan, roles_of_stages(problem.model, plan.stages), orders)
 
 
 TWO = replace(CASES["bert-large on one server"], replicas=2)
