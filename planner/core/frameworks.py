@@ -43,10 +43,6 @@ class FrameworkRules:
     """Whether all stages have one number of replicas, one degree of tensor parallelism and one choice of recomputation,
     equal whole micro-batches and all-reduced gradients, and talk to their neighbours only."""
     precisions: tuple[Precision, ...] = tuple(Precision)
-    token_parts: int = 0
-    """Equal parts of the tokens of a sample that each device of tensor parallelism has; 0: they are not divided."""
-    has_copies_of_parts: bool = True
-    """Whether there can be several replicas or pipelines beside several stages or tensor parallelism."""
     has_tied_stages: bool = True
     """Whether stages can share the weights of embedding and head."""
     has_partly_filled_pipelines: bool = True
@@ -54,6 +50,10 @@ class FrameworkRules:
     has_zero1: bool = True
     has_divided_zero1: bool = True
     """Whether ZeRO-1 goes with tensor parallelism."""
+
+    def rank_orders_of(self, experts: int) -> tuple[RankOrder, ...]:
+        """Devices that divide experts are counted with data parallelism, so stages have to be slowest."""
+        return tuple(own for own in self.rank_orders if experts == 1 or own is RankOrder.STAGES_LAST)
 
 
 RULES: Mapping[Framework, FrameworkRules] = {
@@ -65,11 +65,9 @@ RULES: Mapping[Framework, FrameworkRules] = {
         schedules=(Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED),
         rank_orders=(RankOrder.STAGES_LAST, RankOrder.COPIES_LAST),
         has_whole_blocks=True,
-        token_parts=1,
     ),
-    # Modules are those of its decoders. Its own code refuses replicated weights beside
-    # pipelines and tensor parallelism; ZeRO-1, which it has in pipelines only, is left out, and so
-    # is eager 1F1B, which torch only plays from a file of actions.
+    # Modules are those of its decoders. ZeRO-1, which it has in pipelines only, is left out, and so is eager 1F1B,
+    # which torch only plays from a file of actions.
     Framework.TORCHTITAN: FrameworkRules(
         name="torchtitan",
         version="0.2.2 and 0.3.0",
@@ -77,8 +75,6 @@ RULES: Mapping[Framework, FrameworkRules] = {
         rank_orders=(RankOrder.STAGES_LAST,),
         has_whole_blocks=True,
         precisions=(Precision.BF16, Precision.FP32),
-        token_parts=2,
-        has_copies_of_parts=False,
         has_tied_stages=False,
         has_partly_filled_pipelines=False,
         has_zero1=False,

@@ -30,7 +30,6 @@ ACTION_OVERHEAD_S = 0.0004
 DONE_ALIKE = {
     "unequal": "has micro-batches of one size",
     "slice": "does not halve micro-batches",
-    "sharding": "divides layers by heads and width only, and all-reduces gradients",
     "waves": "all-reduces gradients after every batch",
 }
 """What frameworks do whose stages are all alike, by the choice that is then left out."""
@@ -184,7 +183,7 @@ class Job:
         require(known, "job", "schedules", rule, ", ".join(self.schedules))
         rule = f"one of {rules.name}: {', '.join(rules.precisions)}"
         require(self.precision in rules.precisions, "job", "precision", rule, str(self.precision))
-        rule = f"left out: {rules.name} has no ZeRO-1 beside replicated weights"
+        rule = f"left out: {rules.name} has it in pipelines only (--sharding fsdp divides the state anywhere)"
         require(rules.has_zero1 or not self.zero1, "job", "zero1", rule, self.zero1)
         if self.zero1 and not rules.has_divided_zero1:
             rule = f"left out with zero1: {rules.name} divides optimizer states of whole layers only"

@@ -1,6 +1,7 @@
 """A model as a chain of layers."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -104,7 +105,7 @@ class SkipEdge:
         return (*self.earlier_targets, self.target)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ModelProfile:
     """A chain of layers with optional skip edges."""
 
@@ -139,6 +140,13 @@ class ModelProfile:
     def num_params(self) -> float:
         """Number of parameters of the model."""
         return sum(layer.params_bytes for layer in self.layers) / self.precision.num_bytes
+
+    @cached_property
+    def head_sizes(self) -> frozenset[int]:
+        """Numbers of heads that operators can be divided by."""
+        operators = (operator for layer in self.layers for operator in layer.operators)
+        splits = (split for operator in operators for split in operator.splits)
+        return frozenset(split.size for split in splits if split.dim == "head" and split.size is not None)
 
     @property
     def unmerged(self) -> tuple["ModelProfile", Ints]:

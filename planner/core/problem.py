@@ -11,6 +11,7 @@ from stagecut.planner.core.job import Job
 from stagecut.planner.core.messages.checks import require
 from stagecut.planner.core.messages.errors import BadInputError, UnsupportedError
 from stagecut.planner.core.model import ModelProfile
+from stagecut.planner.core.operators.roles import MeshRoles
 from stagecut.planner.core.operators.strategy import MEMORY_PRICES
 from stagecut.planner.core.ranks import is_placeable
 from stagecut.planner.core.schedule import Schedule
@@ -56,6 +57,8 @@ class Problem:
     model: ModelProfile
     cluster: Cluster
     job: Job
+    roles: MeshRoles | None = None
+    """What the devices of every replica divide, in a case of a search space for a framework."""
 
     def __post_init__(self) -> None:
         num_layers, precision = self.model.num_layers, self.model.precision
@@ -123,7 +126,7 @@ class Problem:
     @property
     def _largest_group(self) -> int:
         """Devices of the largest stage: where stages are alike, that of the fewest."""
-        return max(self.replica_numbers, default=1) * max(self.tensor_parallel_degrees, default=1)
+        return max(self.replica_numbers, default=1) * max(self._replica_sizes, default=1)
 
     def fills_pipelines(self, share: Share, num_microbatches: int, *, group_size: int) -> bool:
         """Whether there are micro-batches for as many stages as there is room for, if the framework needs that."""
@@ -154,18 +157,19 @@ class Problem:
     def _is_placeable(self, share: Share) -> bool:
         if self.rules is None:
             return True
+        experts = 1 if self.roles is None else self.roles.degrees.experts
         return any(
-            self.allows_degrees(share, replicas=replicas, tensor_parallel=degree)
+            self.allows_degrees(share, replicas=replicas, tensor_parallel=degree, experts=experts)
             for replicas in self.replica_numbers
-            for degree in self.tensor_parallel_degrees
+            for degree in self._replica_sizes
         )
 
-    def allows_degrees(self, share: Share, *, replicas: int, tensor_parallel: int) -> bool:
+    def allows_degrees(self, share: Share, *, replicas: int, tensor_parallel: int, experts: int = 1) -> bool:
         """Whether the framework, if there is one, can number the devices of plans whose stages all have these."""
         if self.rules is None or not self.rules.rank_orders:
             return True
-        degrees = {"replicas": replicas, "tensor_parallel": tensor_parallel}
-        return is_placeable(self.cluster, share, self.rules.rank_orders, **degrees)
+        orders, degrees = self.rules.rank_orders_of(experts), {"replicas": replicas, "tensor_parallel": tensor_parallel}
+        return is_placeable(self.cluster, share, orders, **degrees)
 
     @property
     def rules(self) -> FrameworkRules | None:
@@ -213,14 +217,10 @@ class Problem:
         return self._allowed_degrees
 
     def _is_divisible(self, degree: int, rules: FrameworkRules) -> bool:
-        """Whether a framework can divide the optimizer state, heads and tokens over so many devices."""
+        """Whether a framework can divide the optimizer state and heads over so many devices."""
         if degree > 1 and self.job.zero1 and not rules.has_divided_zero1:
             return False
-        layers, tokens = self.model.unmerged[0].layers, self.model.sequence_length or 0
-        splits = (split for layer in layers for operator in layer.operators for split in operator.splits)
-        heads = {split.size for split in splits if split.dim == "head" and split.size is not None}
-        parts = max(1, rules.token_parts * degree if degree > 1 else 1)
-        return not rules.is_alike or (tokens % parts == 0 and all(size % degree == 0 for size in heads))
+        return not rules.is_alike or all(size % degree == 0 for size in self.model.unmerged[0].head_sizes)
 
     @property
     def _allowed_degrees(self) -> tuple[int, ...]:
@@ -244,11 +244,21 @@ class Problem:
         Where the job allows operators to be divided each in its own way, any power of two of devices can, or those
         that the job lists; not in a model with skip edges, of whose tensors operators do not tell.
         """
+        divided = tuple(itertools.product(self.divided_degrees, range(len(MEMORY_PRICES))))
         alike = tuple((degree, None) for degree in self.tensor_parallel_degrees)
+        return divided if self.roles is not None else alike + divided
+
+    @property
+    def divided_degrees(self) -> tuple[int, ...]:
+        """Numbers of devices that may divide each operator of a replica in its own way."""
         if self.job.sharding is None or self.model.skip_edges:
-            return alike
-        degrees = self.job.tensor_parallel or self._powers_of_two
-        return alike + tuple(itertools.product((degree for degree in degrees if degree > 1), range(len(MEMORY_PRICES))))
+            return ()
+        return tuple(degree for degree in self.job.tensor_parallel or self._powers_of_two if degree > 1)
+
+    @property
+    def _replica_sizes(self) -> set[int]:
+        """Devices that a replica may have."""
+        return {degree for degree, _ in self.divisions}
 
     @property
     def max_stages(self) -> int:

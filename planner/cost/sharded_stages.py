@@ -51,12 +51,14 @@ class ShardedStages:
     """The cheapest shardings of one problem, for one pipeline on its share of the cluster.
 
     Cheapest means F + B + (sync + update) / M + price x bytes held, with the saved bytes of one micro-batch, over all
-    meshes of at most two axes and all strategies of all operators, for each of a few prices (`MEMORY_PRICES`).
-    Under recomputation the strategies are the same.
+    meshes of at most two axes and all strategies of all operators, for each of a few prices (`MEMORY_PRICES`), or over
+    those that keep to the roles that the problem settles. Under recomputation the strategies are the same. Layers are
+    those of the chain where the model is of runs of them.
     """
 
     def __init__(self, problem: Problem, share: Share, cluster: Cluster) -> None:
         self._problem, self._share, self._cluster = problem, share, cluster
+        self._model = problem.model.unmerged[0]
         self._works: dict[tuple[str, int], _Works] = {}
         self._tables: dict[_Key, tuple[IntervalTable, Ints]] = {}
         self._layers: dict[tuple[_Key, Mesh], tuple[list[LayerTable], list[LayerTable]]] = {}
@@ -81,14 +83,19 @@ class ShardedStages:
         return _Key(
             device=device,
             samples=samples,
-            meshes=meshes_of(self._cluster, placement, self._share, max_axes=MAX_AXES),
+            meshes=self._meshes(placement),
             prices=self._prices(placement, micro_batch, device, self._works_on(device, samples)),
         )
 
+    def _meshes(self, placement: Placement) -> tuple[Mesh, ...]:
+        """Those that are tried, or the one whose axes have the roles that are settled."""
+        meshes, roles = meshes_of(self._cluster, placement, self._share, max_axes=MAX_AXES), self._problem.roles
+        return meshes if roles is None else tuple(mesh for mesh in meshes if mesh.sizes == roles.sizes)
+
     def _prices(self, placement: Placement, micro_batch: int, device: DeviceType, works: _Works) -> tuple[Prices, ...]:
         degree, updates = placement.tensor_parallel, WeightUpdates(self._problem, self._share, self._cluster, placement)
-        params = sum(layer.params_bytes for layer in self._problem.model.layers)
-        num_summed = np.array([max(1.0, params / self._problem.model.precision.num_bytes / degree)])
+        params = sum(layer.params_bytes for layer in self._model.layers)
+        num_summed = np.array([max(1.0, params / self._model.precision.num_bytes / degree)])
         return tuple(
             Prices(
                 num_microbatches=self._problem.job.global_batch // self._share.num_pipelines // micro_batch,
@@ -103,7 +110,7 @@ class ShardedStages:
     def _works_on(self, device: DeviceType, samples: int) -> _Works:
         key = (device.name, samples)
         if key not in self._works:
-            works, numbers = layer_works(self._problem.model, device, samples), dict[LayerWork, int]()
+            works, numbers = layer_works(self._model, device, samples), dict[LayerWork, int]()
             self._works[key] = _Works(
                 numbers=tuple(numbers.setdefault(work, len(numbers)) for work in works),
                 distinct=tuple(numbers),
@@ -161,8 +168,9 @@ class ShardedStages:
                 mesh,
                 work.samples,
                 optimizer=job.optimizer,
-                element_bytes=self._problem.model.precision.num_bytes,
+                element_bytes=self._model.precision.num_bytes,
                 kinds=job.sharding or (),
+                roles=self._problem.roles,
             )
             for operator in work.operators
         ]

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from stagecut.planner.core.cluster import Cluster, DeviceType
+from stagecut.planner.core.layer_graphs.merged_shardings import of_layers, of_runs
 from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.operators.strategy import StageSharding
 from stagecut.planner.core.placement import Placement
@@ -108,10 +109,10 @@ class StageCostModel:
           reduce-scatter of gradients and an all-gather of weights, which take as long as an all-reduce of their mean.
         - update: weights and state read and written, gradients read, at memory bandwidth.
         """
+        start, stop = self._begins[start], self._begins[stop]
         if placement.sharding is not None:
             sums = self._sharded.sums(placement, micro_batch=micro_batch, start=start, stop=stop)
             return self._of_sums(placement, sums, recompute=recompute)
-        start, stop = self._begins[start], self._begins[stop]
         samples = micro_batch / placement.replicas
         sizes = self._sizes(placement.tensor_parallel)
         forward_s, backward_s = (prefix[stop] - prefix[start] for prefix in self._prefixes(placement, samples))
@@ -143,13 +144,13 @@ class StageCostModel:
         - working: as for any stage, and what is gathered while an operator runs.
         - sync: collectives inside the mesh, then the all-reduce over the replicas of all pipelines.
         """
-        works = layer_works(self._problem.model, self.device_type(placement), micro_batch // placement.replicas)
+        works = layer_works(self._model, self.device_type(placement), micro_batch // placement.replicas)
         sums = sharding_sums(
-            works[start:stop],
-            sharding,
+            works[self._begins[start] : self._begins[stop]],
+            of_layers(self._problem.model, sharding, start=start, stop=stop),
             mesh_of(self._cluster, placement, sharding.mesh, self._share),
             optimizer=self._problem.job.optimizer,
-            element_bytes=self._problem.model.precision.num_bytes,
+            element_bytes=self._model.precision.num_bytes,
         )
         return self._of_sums(placement, sums[:, None], recompute=recompute)
 
@@ -157,7 +158,9 @@ class StageCostModel:
         """How the devices of a placement divide the layers [start, stop)."""
         if placement.sharding is None:
             return None
-        return self._sharded.sharding(placement, micro_batch=micro_batch, start=start, stop=stop)
+        first, last = int(self._begins[start]), int(self._begins[stop])
+        of_chain = self._sharded.sharding(placement, micro_batch=micro_batch, start=first, stop=last)
+        return of_runs(self._problem.model, of_chain, start=start, stop=stop)
 
     def _of_sums(self, placement: Placement, sums: Floats, *, recompute: bool) -> StageCosts:
         """Costs of n stages from those of their layers, shape (costs, n)."""

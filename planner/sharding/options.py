@@ -1,6 +1,7 @@
 """The strategies of one operator on a mesh as columns: what each costs, and where it takes and leaves tensors."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
@@ -12,6 +13,7 @@ from stagecut.planner.core.job import Optimizer
 from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.operators.operators import SAMPLE, Operator
 from stagecut.planner.core.operators.parallelism import Parallelism, allows
+from stagecut.planner.core.operators.roles import MeshRoles
 from stagecut.planner.core.operators.strategy import Strategy
 from stagecut.planner.sharding.conversion_tables import number_of
 from stagecut.planner.sharding.mesh import Mesh
@@ -95,6 +97,15 @@ def _chosen(ends: Ends, chosen: Ints) -> Ends:
     return Ends(placements=ends.placements[chosen], gradients=ends.gradients[chosen])
 
 
+def allowed_strategies(
+    operator: Operator, sizes: tuple[int, ...], *, kinds: tuple[Parallelism, ...], roles: MeshRoles | None
+) -> Iterator[Strategy]:
+    """The strategies on a mesh of these sizes that need no other kinds of parallelism and keep to the roles, if any."""
+    for strategy in strategies(operator, sizes, samples=math.prod(sizes)):
+        if allows(kinds, operator, strategy) and (roles is None or roles.allows(operator, strategy)):
+            yield strategy
+
+
 @lru_cache(maxsize=1 << 12)
 def options_of(
     operator: Operator,
@@ -104,21 +115,26 @@ def options_of(
     optimizer: Optimizer,
     element_bytes: int,
     kinds: tuple[Parallelism, ...],
+    roles: MeshRoles | None = None,
 ) -> Options:
-    """The strategies for micro-batches of so many samples that need no other kinds of parallelism."""
-    every = _options(operator, mesh, optimizer, element_bytes, kinds)
+    """The strategies for micro-batches of so many samples that need no other kinds of parallelism.
+
+    With roles, only those in which each axis has its role; at least one has to be left.
+    """
+    every = _options(operator, mesh, optimizer, element_bytes, kinds, roles)
     return every.take(np.flatnonzero(samples % every.sample_parts == 0))
 
 
 @lru_cache(maxsize=1 << 12)
 def _options(
-    operator: Operator, mesh: Mesh, optimizer: Optimizer, element_bytes: int, kinds: tuple[Parallelism, ...]
+    operator: Operator,
+    mesh: Mesh,
+    optimizer: Optimizer,
+    element_bytes: int,
+    kinds: tuple[Parallelism, ...],
+    roles: MeshRoles | None,
 ) -> Options:
-    found = tuple(
-        strategy
-        for strategy in strategies(operator, mesh.sizes, samples=mesh.num_devices)
-        if allows(kinds, operator, strategy)
-    )
+    found = tuple(allowed_strategies(operator, mesh.sizes, kinds=kinds, roles=roles))
     costs = [
         operator_costs(operator, strategy, mesh, samples=1, optimizer=optimizer, element_bytes=element_bytes)
         for strategy in found

@@ -88,7 +88,7 @@ def keeps_to(problem, plan):
         if any(edge.source < stage.start <= edge.target for edge in problem.model.skip_edges):
             return False
     copies, is_divided = first.replicas * len(plan.pipelines), len(plan.stages) > 1 or first.tensor_parallel > 1
-    if not rules.has_copies_of_parts and copies > 1 and is_divided:
+    if problem.job.framework is Framework.TORCHTITAN and copies > 1 and is_divided:
         return False
     if not rules.has_partly_filled_pipelines and is_divided:
         room = problem.cluster.num_devices // len(plan.pipelines) // len(first.devices)

@@ -30,8 +30,9 @@ class Parallelism(StrEnum):
 
 
 _P = Parallelism
-_STORED = {WeightStorage.OPTIMIZER: _P.ZERO1, WeightStorage.GRADIENTS: _P.ZERO2, WeightStorage.WEIGHTS: _P.FSDP}
-_OF_SAMPLES = frozenset({_P.DATA, *_STORED.values()})
+STORED = {WeightStorage.OPTIMIZER: _P.ZERO1, WeightStorage.GRADIENTS: _P.ZERO2, WeightStorage.WEIGHTS: _P.FSDP}
+"""Kinds by what they store in parts."""
+_OF_SAMPLES = frozenset({_P.DATA, *STORED.values()})
 
 
 def allows(kinds: Collection[Parallelism], operator: Operator, strategy: Strategy) -> bool:
@@ -40,7 +41,7 @@ def allows(kinds: Collection[Parallelism], operator: Operator, strategy: Strateg
     What is not divided is always allowed, and so are weights stored whole.
     """
     storage = strategy.storage
-    if storage is not WeightStorage.REPLICATED and _STORED[storage] not in kinds:
+    if storage is not WeightStorage.REPLICATED and STORED[storage] not in kinds:
         return False
     return all(split == WHOLE_LOOP or not _kinds_of(operator, split).isdisjoint(kinds) for split in strategy.splits)
 

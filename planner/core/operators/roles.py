@@ -5,12 +5,14 @@ and vocabularies, and between them tokens or nothing). Experts are divided over 
 tokens.
 """
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from math import prod
+from itertools import permutations
+from math import isqrt, prod
 
 from stagecut.planner.core.operators.operators import SAMPLE, TOKEN, Operator
-from stagecut.planner.core.operators.parallelism import EXPERT
+from stagecut.planner.core.operators.parallelism import EXPERT, STORED, Parallelism
 from stagecut.planner.core.operators.strategy import WHOLE_LOOP, Strategy, WeightStorage
 
 TENSOR_DIMS = frozenset({"head", "width", "vocabulary"})
@@ -109,3 +111,22 @@ def splits_of(role: Role, operator: Operator) -> frozenset[str]:
     if role in WITH_EXPERTS and EXPERT in dims:  # what brings samples to experts may divide either
         return frozenset({EXPERT} if operator.kind == EXPERTS else {EXPERT, _OTHERWISE[role]})
     return frozenset({_OTHERWISE[role]})
+
+
+def meshes_with_roles(degree: int, *, kinds: Collection[Parallelism]) -> Iterator[MeshRoles]:
+    """Every way to give roles to one or two axes of so many devices, and to store weights, in kinds of parallelism.
+
+    Each role is given once, an axis of tensor parallelism too. Samples alone are not divided with weights stored whole:
+    that is what replicas do.
+    """
+    stored = [storage for storage, kind in STORED.items() if kind in kinds]
+    splits = [(degree,), *((own, degree // own) for own in range(2, isqrt(degree) + 1) if degree % own == 0)]
+    for sizes in splits:
+        for roles in permutations(Role, len(sizes)):
+            in_order = sizes[0] < sizes[-1] or list(roles) == sorted(roles, key=list(Role).index)
+            if not in_order or {Role.TENSOR, Role.SEQUENCE} <= {*roles} or {Role.EXPERT_DATA, Role.CONTEXT} <= {*roles}:
+                continue
+            if Role.DATA not in roles:
+                yield MeshRoles(sizes=sizes, roles=roles)
+            if not GRADIENTS_SUMMED.isdisjoint(roles):
+                yield from (MeshRoles(sizes=sizes, roles=roles, storage=storage) for storage in stored)

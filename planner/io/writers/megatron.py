@@ -9,7 +9,7 @@ layers recompute or none. Gradients and weights in parts (Megatron-FSDP) exclude
 
 from collections.abc import Iterator
 
-from stagecut.planner.core.frameworks import Framework, RankOrder
+from stagecut.planner.core.frameworks import RULES, Framework, RankOrder
 from stagecut.planner.core.messages.visible import visible
 from stagecut.planner.core.operators.roles import Degrees
 from stagecut.planner.core.operators.strategy import WeightStorage
@@ -64,7 +64,9 @@ def _checked(problem: Problem, plan: Plan) -> UniformPlan:
     faults = block_faults(problem.model, cuts_of(plan), framework="megatron")
     if not faults:
         faults = tuple(_empty_groups(plan, stage_blocks(problem.model, cuts_of(plan))))
-    return uniform_plan(problem, plan, framework=Framework.MEGATRON, schedules=SCHEDULES, faults=faults, orders=_orders)
+    framework = Framework.MEGATRON
+    orders = RULES[framework].rank_orders_of
+    return uniform_plan(problem, plan, framework=framework, schedules=SCHEDULES, faults=faults, orders=orders)
 
 
 def _empty_groups(plan: Plan, stages: tuple[StageBlocks, ...]) -> Iterator[str]:
@@ -72,11 +74,6 @@ def _empty_groups(plan: Plan, stages: tuple[StageBlocks, ...]) -> Iterator[str]:
     for group in range(plan.num_groups):
         if not any(stage.blocks for stage in stages[group :: plan.num_groups]):
             yield f"device group {group} has no transformer layer, which is known to hang (issue 1852)"
-
-
-def _orders(degrees: Degrees) -> tuple[RankOrder, ...]:
-    """Devices that divide experts are counted with data parallelism, so pipeline stages have to be slowest."""
-    return (RankOrder.STAGES_LAST,) if degrees.experts > 1 else tuple(RankOrder)
 
 
 def _environment(degrees: Degrees) -> dict[str, str]:

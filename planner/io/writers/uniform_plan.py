@@ -8,7 +8,7 @@ from stagecut.planner.core.frameworks import RULES, Framework, RankOrder
 from stagecut.planner.core.layer_graphs.degrees import roles_of_stages
 from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.model import ModelProfile
-from stagecut.planner.core.operators.roles import Degrees, MeshRoles
+from stagecut.planner.core.operators.roles import MeshRoles
 from stagecut.planner.core.plan import Plan, Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
@@ -59,13 +59,13 @@ def uniform_plan(
     framework: Framework,
     schedules: Mapping[Schedule, str],
     faults: Sequence[str] = (),
-    orders: Callable[[Degrees], Sequence[RankOrder]] = lambda _: (RankOrder.STAGES_LAST,),
+    orders: Callable[[int], Sequence[RankOrder]] = lambda _: (RankOrder.STAGES_LAST,),
 ) -> UniformPlan:
     """Check that all stages of a plan have the same degrees, and that the framework supports it.
 
     The framework has its own names for the `schedules` it supports; `faults` are further reasons why it cannot run the
-    plan, and `orders` are those in which it can count ranks, the preferred one first. Raises an UnsupportedError with
-    every reason.
+    plan, and `orders` are those in which it can count ranks, the preferred one first, by the degree of expert
+    parallelism. Raises an UnsupportedError with every reason.
     """
     target = RULES[framework].name
     reasons = [*_reasons(problem.model, plan, schedules=schedules), *faults]
@@ -73,7 +73,7 @@ def uniform_plan(
     if unlike:
         raise _refusal(target, [*reasons, *unlike])
     degrees = roles[0].degrees
-    ranked_devices, is_possible = ranked(plan, roles, orders(degrees))
+    ranked_devices, is_possible = ranked(plan, roles, orders(degrees.experts))
     uniform = UniformPlan(
         problem=problem,
         degrees=degrees,
@@ -138,11 +138,8 @@ def _reasons(model: ModelProfile, plan: Plan, *, schedules: Mapping[Schedule, st
 
 def _indivisible_heads(model: ModelProfile, plan: Plan) -> Iterator[str]:
     """Frameworks give each device of tensor parallelism as many heads as the others."""
-    sizes = {
-        split.size for layer in model.layers for each in layer.operators for split in each.splits if split.dim == "head"
-    }
     degrees = {stage.tensor_parallel for stage in plan.stages if stage.sharding is None}
-    for heads in sorted(size for size in sizes if size is not None):
+    for heads in sorted(model.head_sizes):
         for degree in sorted(degree for degree in degrees if heads % degree):
             yield f"{heads} heads cannot be divided evenly by --tensor-parallel {degree}"
 

@@ -43,10 +43,11 @@ KEPT = (1.0, 0.75, 0.5, 0.25)
 """Shares of the round trip to try."""
 
 
-def fluid_bounds(costs: CostModel, variants: Sequence[Variant]) -> Floats:
+def fluid_bounds(costs: CostModel, variants: Sequence[Variant], *, enough_s: float = np.inf) -> Floats:
     """Seconds that every plan of each variant takes at least, shape (variants,).
 
-    Infinite where no plan fits in memory; zero, for nothing is known, with unequal micro-batches.
+    Infinite where no plan fits in memory; zero, for nothing is known, with unequal micro-batches. Bounds beyond
+    `enough_s` are not improved.
     """
     sorts, equal = sorts_of(costs.problem), set(costs.problem.variants)
     columns: dict[tuple[Share, int], FluidColumns | None] = {}  # schedules share them
@@ -60,7 +61,7 @@ def fluid_bounds(costs: CostModel, variants: Sequence[Variant]) -> Floats:
         if key not in columns:
             columns[key] = fluid_columns(own, variant.micro_batch, sorts)
         rows = _fluid_rows(own, variant, sorts, columns[key])
-        return np.inf if rows is None else rows.solution().seconds
+        return np.inf if rows is None else rows.solution(enough_s=enough_s).seconds
 
     return np.array([bound_s(variant) for variant in variants])
 
@@ -152,8 +153,8 @@ class FluidRows:
         fits = np.where(alone_s > limit_s * (1 + PATH_SUM), np.inf, self.costs.fits)
         return replace(self, costs=replace(self.costs, fits=fits))
 
-    def solution(self, limit_s: float = np.inf) -> "FluidBound":
-        """The best bound of a few prices: those of equal speed, then those of two programs.
+    def solution(self, limit_s: float = np.inf, *, enough_s: float = np.inf) -> "FluidBound":
+        """The best bound of a few prices: those of equal speed, then those of two programs, until one is enough.
 
         Plans that take `limit_s` or longer are of no interest; without a limit, those slower than a guess.
         """
@@ -165,10 +166,14 @@ class FluidRows:
         np.minimum.at(device_s, self.costs.kind, self.costs.num_devices[:, None] * self.costs.work_s)
         speed = _inverse(device_s @ self.sorts.count)
         even = Prices(sync=speed, fill=none, memory=none)
+        if (first := self.best_of([even])).seconds >= enough_s:
+            return first
         lossless = replace(self, most_lost=0.0)
-        ideal = lossless.solved(1.0, lossless.in_row(speed, 1.0), self.bound_s(even) or 1.0) or even
+        ideal = lossless.solved(1.0, lossless.in_row(speed, 1.0), first.seconds or 1.0) or even
         tried = [replace(own, kept=kept) for kept in KEPT for own in (ideal, replace(even, sync=none, fill=speed))]
         first = self.best_of([even, ideal])
+        if first.seconds >= enough_s:
+            return first
         if limit_s == np.inf:
             limit_s = max(first.seconds, lossless.bound_s(ideal))
         if not 0 < limit_s < np.inf:

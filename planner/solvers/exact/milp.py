@@ -22,6 +22,7 @@ The mathematics: rows in :mod:`stagecut.planner.simulator.bounds`, arc fixing in
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from stagecut.planner.core.messages.errors import StoppedError
 from stagecut.planner.core.problem import Problem, Variant
@@ -62,7 +63,7 @@ def solve(problem: Problem, search: Search) -> Result:
         proofs, polish = _opened(problem, search)
         parts = proofs
     else:
-        proofs, parts, polish = _opened_cases(cases, search)
+        proofs, parts, polish = _opened_cases(problem, cases, search)
     agenda = Agenda(search, parts, polish)
     with search.surviving():
         agenda.run()
@@ -85,17 +86,29 @@ def _opened(problem: Problem, search: Search) -> "tuple[list[Proof], list[Polish
     return proofs, [PolishPart(polish)]
 
 
-def _opened_cases(cases: Sequence[Case], search: Search) -> "tuple[list[Proof], list[CasePart], list[CasePart]]":
-    """The same of problems that are the search space together, the most promising first; all parts of the proof."""
+def _opened_cases(
+    problem: Problem, cases: Sequence[Case], search: Search
+) -> "tuple[list[Proof], list[CasePart], list[CasePart]]":
+    """The same of problems that are the search space together, the most promising first; all parts of the proof.
+
+    There are few cases without sharding, and many with: plans of the former come first, then the bound on any plan that
+    has no framework.
+    """
     proofs, parts, polish = list[Proof](), list[CasePart](), list[CasePart]()
-    floors_s = {case: _fluid_bounds(case.problem, case.entered(search)) for case in cases}
-    least_s = {case: min(own.values(), default=0.0) for case, own in floors_s.items()}
+    floors_s, least_s = dict[Case, dict[Variant, float]](), dict[Case, float]()
+    divided = [case for case in cases if case.problem.roles is not None]
+    for group in ([case for case in cases if case.problem.roles is None], divided):
+        if group is divided and group:
+            free = Case(replace(problem, job=replace(problem.job, framework=None)))
+            search.raise_bound(min(_fluid_bounds(free.problem, free.entered(search)).values(), default=0.0))
+        floors_s |= {case: _fluid_bounds(case.problem, case.entered(search)) for case in group}
+        least_s |= {case: min(floors_s[case].values(), default=0.0) for case in group}
+        for case in sorted(group, key=least_s.__getitem__):
+            if search.out_of_budget or least_s[case] >= search.best_s:
+                break
+            with case.inside(search) as own, own.step("greedy"):
+                polish.append(CasePart(case, PolishPart(greedy.first_plans(case.problem, own, floors_s[case]))))
     search.raise_bound(min(least_s.values(), default=math.inf))
-    for case in sorted(cases, key=least_s.__getitem__):
-        if search.out_of_budget or least_s[case] >= search.best_s:
-            break
-        with case.inside(search) as own, own.step("greedy"):
-            polish.append(CasePart(case, PolishPart(greedy.first_plans(case.problem, own, floors_s[case]))))
     for case in cases:
         own = case.entered(search)
         of_case = [_proof(own, variant, floors_s[case].get(variant, 0.0)) for variant in case.problem.variants]
@@ -111,7 +124,7 @@ def _fluid_bounds(problem: Problem, search: Search) -> dict[Variant, float]:
         return {}
     variants = problem.variants
     with search.step("fluid bounds"):
-        bounds_s = fluid_bounds(search.costs, variants).tolist()
+        bounds_s = fluid_bounds(search.costs, variants, enough_s=search.best_s).tolist()
     if not problem.unequal_variants:
         search.raise_bound(min(bounds_s))
     return dict(zip(variants, bounds_s, strict=True))

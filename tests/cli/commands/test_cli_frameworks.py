@@ -22,6 +22,19 @@ def test_a_plan_for_a_framework_converts_and_says_what_the_restriction_costs(pla
     assert plan("check", path).exit_code == 0
 
 
+@pytest.mark.parametrize(("framework", "kinds"), [("megatron", "context,zero1"), ("torchtitan", "fsdp")])
+def test_operators_are_divided_as_the_framework_can(plan, plan_json, framework, kinds, tmp_path):
+    """A single pipeline of one replica per stage, and two devices for each."""
+    path = tmp_path / "plan.json"
+    alike = ("--pipelines", "1", "--replicas", "1", "--tensor-parallel", "2")
+    options = ("--for", framework, "--sharding", kinds, "--precision", "fp32", "--no-compare-free")
+    answer = plan_json(*SMALL, *alike, *options, "-o", path)
+    assert answer["status"] == "optimal"
+    assert {stage["strategy"] for stage in answer["stages"]} <= {"ZeRO-1 2", "FSDP 2"}
+    assert plan("convert", path, "--to", framework).exit_code == 0
+    assert plan("check", path).exit_code == 0
+
+
 def test_the_comparison_can_be_left_out(plan_json):
     answer = plan_json(*SMALL, "--for", "megatron", "--no-compare-free")
     assert answer["without_framework"] is None
@@ -32,7 +45,10 @@ def test_the_comparison_can_be_left_out(plan_json):
     [
         (("--schedule", "gpipe"), "job: schedules must be those of Megatron-LM, 1f1b, interleaved, got 'gpipe'"),
         (("--slice", "auto"), "job: slice must be left out: Megatron-LM does not halve micro-batches"),
-        (("--sharding", "fsdp"), "job: sharding must be left out: Megatron-LM divides layers by heads and width only"),
+        (
+            ("--zero1", "--for", "torchtitan", "--precision", "bf16"),
+            "job: zero1 must be left out: torchtitan has it in pipelines",
+        ),
         (("--model", "resnet50"), "model 'resnet50': layer 'stem' of kind 'convolution' is not a known part"),
     ],
 )
