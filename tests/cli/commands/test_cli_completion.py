@@ -1,6 +1,8 @@
 """Completion in bash, zsh and fish: the scripts of docs/cli.md are what click writes, and each shell takes its own."""
 
 import os
+import pty
+import select
 import shutil
 import subprocess
 import sys
@@ -15,7 +17,7 @@ ASKED = {
     "zsh": 'echo "${_comps[plan]}"',
     "fish": 'complete -C "plan sol"',
 }
-"""What to ask each shell that has read its script; zsh completes only at a terminal, so it says what it would call."""
+"""What to ask each shell that has read its script; zsh completes only at a terminal, so here it says what it calls."""
 EXPECTED = {"bash": "solve", "zsh": "_plan_completion", "fish": "solve\tFind a plan and prove how good it is."}
 READY = {"bash": "", "zsh": "autoload -Uz compinit && compinit -u -D; ", "fish": ""}
 
@@ -46,6 +48,41 @@ def test_shell_takes_its_script_and_completes(environment, shell, tmp_path):
     script.write_text(_ask(environment, "plan", _PLAN_COMPLETE=f"{shell}_source"))
     answer = _ask(environment, shell, "-c", f"{READY[shell]}source {script}; {ASKED[shell]}")
     assert answer.strip() == EXPECTED[shell]
+
+
+def _read_until(terminal, text):
+    """Read what a program writes to its terminal, up to a text."""
+    seen = ""
+    while text not in seen:
+        ready, _, _ = select.select([terminal], [], [], 60)
+        assert ready, f"{text!r} did not come, only {seen!r}"
+        seen += os.read(terminal, 1 << 16).decode()
+
+
+def test_zsh_completes_at_the_key_tab(environment, tmp_path):
+    """Set up as docs/cli.md says; `plan sol`, Tab and `--help` are the help of `solve`."""
+    if shutil.which("zsh") is None:
+        pytest.skip("no zsh here")
+    functions = tmp_path / ".zfunc"
+    functions.mkdir()
+    (functions / "_plan").write_text(_ask(environment, "plan", _PLAN_COMPLETE="zsh_source"))
+    (tmp_path / ".zshrc").write_text("PS1='ready> '; fpath+=~/.zfunc; autoload -Uz compinit && compinit -u\n")
+    ours, its = pty.openpty()
+    homes = {"HOME": str(tmp_path), "ZDOTDIR": str(tmp_path)}
+    zsh = subprocess.Popen(
+        ["zsh", "-i"], stdin=its, stdout=its, stderr=its, env={**environment, **homes}, start_new_session=True
+    )
+    try:
+        _read_until(ours, "ready> ")
+        os.write(ours, b"plan sol\t")
+        _read_until(ours, "solve")
+        os.write(ours, b"--help\n")
+        _read_until(ours, "Usage: plan solve")
+    finally:
+        zsh.kill()
+        zsh.wait()
+        os.close(ours)
+        os.close(its)
 
 
 @pytest.mark.parametrize("shell", ASKED)
