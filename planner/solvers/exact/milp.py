@@ -91,30 +91,34 @@ def _opened_cases(
 ) -> "tuple[list[Proof], list[CasePart], list[CasePart]]":
     """The same of problems that are the search space together, the most promising first; all parts of the proof.
 
-    There are few cases without sharding, and many with: plans of the former come first, then the bound on any plan that
-    has no framework.
+    There are few cases without sharding, and many with: plans of the former come first, beside a bound on any plan that
+    needs no framework.
     """
     proofs, parts, polish = list[Proof](), list[CasePart](), list[CasePart]()
     floors_s, least_s = dict[Case, dict[Variant, float]](), dict[Case, float]()
-    divided = [case for case in cases if case.problem.roles is not None]
-    for group in ([case for case in cases if case.problem.roles is None], divided):
-        if group is divided and group:
-            free = Case(replace(problem, job=replace(problem.job, framework=None)))
-            search.raise_bound(min(_fluid_bounds(free.problem, free.entered(search)).values(), default=0.0))
+    groups = [[case for case in cases if (case.problem.roles is None) == is_alike] for is_alike in (True, False)]
+    for group in groups:
         floors_s |= {case: _fluid_bounds(case.problem, case.entered(search)) for case in group}
         least_s |= {case: min(floors_s[case].values(), default=0.0) for case in group}
+        is_all = len(least_s) == len(cases)
+        search.raise_bound(min(least_s.values(), default=math.inf) if is_all else _free_bound_s(problem, search))
         for case in sorted(group, key=least_s.__getitem__):
             if search.out_of_budget or least_s[case] >= search.best_s:
                 break
             with case.inside(search) as own, own.step("greedy"):
                 polish.append(CasePart(case, PolishPart(greedy.first_plans(case.problem, own, floors_s[case]))))
-    search.raise_bound(min(least_s.values(), default=math.inf))
     for case in cases:
         own = case.entered(search)
         of_case = [_proof(own, variant, floors_s[case].get(variant, 0.0)) for variant in case.problem.variants]
         proofs += of_case
         parts += (CasePart(case, proof) for proof in of_case)
     return proofs, parts, polish
+
+
+def _free_bound_s(problem: Problem, search: Search) -> float:
+    """What plans take at least that need no framework."""
+    free = Case(replace(problem, job=replace(problem.job, framework=None)))
+    return min(_fluid_bounds(free.problem, free.entered(search)).values(), default=0.0)
 
 
 def _fluid_bounds(problem: Problem, search: Search) -> dict[Variant, float]:
