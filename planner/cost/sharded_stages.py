@@ -123,7 +123,8 @@ class ShardedStages:
         found = self._tables.pop(key, None) or self._least(key)
         self._tables[key] = found
         if len(self._tables) * found[0].costs.nbytes > KEPT_BYTES:
-            del self._tables[next(iter(self._tables))]
+            oldest, *_ = self._tables  # all in one go: other threads take and keep tables meanwhile
+            self._tables.pop(oldest, None)
         return found
 
     def _least(self, key: _Key) -> tuple[IntervalTable, Ints]:
