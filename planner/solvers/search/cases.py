@@ -2,8 +2,8 @@
 
 A *case* has one number of replicas, one way in which their devices divide all layers (tensor parallelism, or a role for
 each axis of a mesh) and one choice of recomputation, and a model whose layers are what lies between boundaries at which
-stages may end. Its plans are those of the space with these choices, so
-whatever is proven of all cases holds for the space.
+stages may end. Its plans are those of the space with these choices, so whatever is proven of all cases holds for the
+space.
 """
 
 from collections import defaultdict
