@@ -12,14 +12,20 @@ from stagecut.planner.solvers.search.search import Search
 
 
 def solve_cases(
-    solve: Callable[[Problem, Search], Result], name: str, cases: Sequence[Case], search: Search, *, proves: bool
+    solve: Callable[[Problem, Search], Result],
+    name: str,
+    cases: Sequence[Case],
+    search: Search,
+    *,
+    proves: bool,
+    is_quick: bool,
 ) -> Result:
     """The best plan of all cases, those that may hold the fastest first; the bound is that of the weakest case.
 
-    Cases whose fluid bound is no better than the best plan are left out.
+    Cases whose fluid bound is no better than the best plan are left out. A quick solver is faster than those bounds.
     """
     floors_s: dict[Case, float] = {}
-    for case in cases:
+    for case in () if is_quick else cases:
         floors_s[case] = min(fluid_bounds(case.costs, case.problem.variants).tolist(), default=math.inf)
         if search.out_of_budget:
             break
