@@ -6,17 +6,25 @@ from itertools import accumulate, pairwise
 import pytest
 
 from stagecut.models import build_cluster, build_model
+from stagecut.planner.core.frameworks import RULES, Framework
 from stagecut.planner.core.job import Job, standard_optimizer
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule, warmup_depths
 from stagecut.planner.core.share import WHOLE, Share
-from stagecut.planner.io.writers.deepspeed import deepspeed_files
-from stagecut.planner.io.writers.megatron import megatron_files
-from stagecut.planner.io.writers.torchtitan import torchtitan_files
+from stagecut.planner.io.writers.deepspeed import deepspeed_files, deepspeed_tree
+from stagecut.planner.io.writers.megatron import megatron_arguments, megatron_files
+from stagecut.planner.io.writers.torchtitan import torchtitan_files, torchtitan_toml
 from stagecut.planner.simulator.action_lists import plan_actions
 
+ALIKE = tuple(framework for framework in Framework if RULES[framework].is_alike)
+WRITERS = {
+    Framework.MEGATRON: megatron_arguments,
+    Framework.TORCHTITAN: torchtitan_toml,
+    Framework.DEEPSPEED: deepspeed_tree,
+}
+"""What writes a plan in one piece, and refuses it where the framework cannot run it."""
 TIED = "cannot share the weights"
 COPIES = "copies of whole weights exclude pipelines"
 

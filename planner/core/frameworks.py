@@ -40,8 +40,8 @@ class FrameworkRules:
     has_whole_blocks: bool = False
     """Whether stages are whole transformer blocks, the embedding with the first one and the head with the last one."""
     is_alike: bool = True
-    """Whether all stages have one number of replicas, one degree of tensor parallelism and one choice of recomputation,
-    equal whole micro-batches and all-reduced gradients, and talk to their neighbours only."""
+    """Whether all stages have one number of replicas, one way to divide these and one choice of recomputation, equal
+    whole micro-batches and gradients summed after every batch, and talk to their neighbours only."""
     precisions: tuple[Precision, ...] = tuple(Precision)
     has_tied_stages: bool = True
     """Whether stages can share the weights of embedding and head."""

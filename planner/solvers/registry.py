@@ -140,8 +140,8 @@ def _solved(problem: Problem, solver_name: str, search: Search) -> Result:
     # Imported here: it loads HiGHS.
     from stagecut.planner.solvers.case_by_case import solve_cases
 
-    kind = {"proves": solver_name in PROVING, "is_quick": solver_name == "even"}
-    return solve_cases(solve, solver_name, cases, search, **kind)
+    is_quick = solver_name == "even"
+    return solve_cases(solve, solver_name, cases, search, proves=solver_name in PROVING, is_quick=is_quick)
 
 
 def _explained(result: Result, search: Search) -> Result:

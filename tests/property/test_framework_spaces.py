@@ -18,24 +18,16 @@ from stagecut.planner.core.result import Status
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
-from stagecut.planner.io.writers.deepspeed import deepspeed_tree
-from stagecut.planner.io.writers.megatron import megatron_arguments
-from stagecut.planner.io.writers.torchtitan import torchtitan_toml
 from stagecut.planner.simulator.engine import iteration_times
 from stagecut.planner.solvers.reference.brute_force import all_plans
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.cases import cases_of
 from stagecut.planner.solvers.search.options import SolveOptions
+from tests.exported_plans import ALIKE, WRITERS
 from tests.property.strategies import problems
 
 ROUNDING = 1e-9
 EXACT = SolveOptions(gap=0.0, time_limit_s=None)
-ALIKE = tuple(framework for framework in Framework if RULES[framework].is_alike)
-WRITERS = {
-    Framework.MEGATRON: megatron_arguments,
-    Framework.TORCHTITAN: torchtitan_toml,
-    Framework.DEEPSPEED: deepspeed_tree,
-}
 
 
 def kinds_of(num_layers):

@@ -10,7 +10,14 @@ from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.operators.operators import SAMPLE, TOKEN, Operator
 from stagecut.planner.core.operators.parallelism import EXPERT
-from stagecut.planner.core.operators.roles import GRADIENTS_SUMMED, TENSOR_DIMS, MeshRoles, Role, splits_of
+from stagecut.planner.core.operators.roles import (
+    GRADIENTS_SUMMED,
+    TENSOR_DIMS,
+    MeshRoles,
+    Role,
+    of_tensor_parallelism,
+    splits_of,
+)
 from stagecut.planner.core.operators.strategy import PARTIAL_SUMS, WHOLE_LOOP, Strategy, WeightStorage
 from stagecut.planner.core.plan import Stage
 
@@ -53,9 +60,8 @@ def roles_of_stages(model: ModelProfile, stages: Sequence[Stage]) -> tuple[MeshR
 
 def _roles_of(model: ModelProfile, stages: Sequence[Stage]) -> MeshRoles:
     """The roles in stages with one mesh."""
-    degree = stages[0].tensor_parallel
     if stages[0].sharding is None:
-        return MeshRoles(sizes=(degree,), roles=(Role.SEQUENCE,)) if degree > 1 else MeshRoles(sizes=(), roles=())
+        return of_tensor_parallelism(stages[0].tensor_parallel)
     sizes = stages[0].sharding.mesh
     divided = [each for stage in stages for each in _divided(model, stage)]
     roles = tuple(_role(divided, axis, size) for axis, size in enumerate(sizes))

@@ -103,6 +103,11 @@ class MeshRoles:
         return strategy.storage is (self.storage if is_summed else WeightStorage.REPLICATED)
 
 
+def of_tensor_parallelism(degree: int) -> MeshRoles:
+    """The roles in stages that are divided by tensor parallelism alike: sequence parallelism goes with it."""
+    return MeshRoles(sizes=(degree,), roles=(Role.SEQUENCE,)) if degree > 1 else MeshRoles(sizes=(), roles=())
+
+
 def splits_of(role: Role, operator: Operator) -> frozenset[str]:
     """What an axis of a role may divide of an operator; where several dimensions are left, any of them."""
     dims = {split.dim for split in operator.splits}

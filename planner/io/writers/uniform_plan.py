@@ -8,7 +8,7 @@ from stagecut.planner.core.frameworks import RULES, Framework, RankOrder
 from stagecut.planner.core.layer_graphs.degrees import roles_of_stages
 from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.model import ModelProfile
-from stagecut.planner.core.operators.roles import MeshRoles
+from stagecut.planner.core.operators.roles import Degrees, MeshRoles
 from stagecut.planner.core.plan import Plan, Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
@@ -111,10 +111,12 @@ def _roles(model: ModelProfile, plan: Plan) -> tuple[tuple[MeshRoles, ...], list
         roles = roles_of_stages(model, plan.stages)
     except UnsupportedError as error:
         return (), [f"{complaint}; {UNDIVIDED}" for complaint in error.complaints]
-    found = {own.degrees: index for index, own in reversed(list(enumerate(roles)))}
+    found = dict[Degrees, int]()
+    for index, own in enumerate(roles):
+        found.setdefault(own.degrees, index)
     if len(found) == 1 or all(stage.sharding is None for stage in plan.stages):
         return roles, []
-    shown = "; ".join(f"stage {index}: {degrees}" for degrees, index in reversed(found.items()))
+    shown = "; ".join(f"stage {index}: {degrees}" for degrees, index in found.items())
     return roles, [f"all stages must divide their layers alike, got {shown}; {UNDIVIDED}"]
 
 

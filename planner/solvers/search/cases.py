@@ -19,7 +19,14 @@ from stagecut.planner.core.layer_graphs.layer_operators import operators_of
 from stagecut.planner.core.layer_graphs.merged_shardings import of_layers
 from stagecut.planner.core.merged_model import merged
 from stagecut.planner.core.messages.errors import BadInputError
-from stagecut.planner.core.operators.roles import EXPERTS, WITH_EXPERTS, Degrees, MeshRoles, meshes_with_roles
+from stagecut.planner.core.operators.roles import (
+    EXPERTS,
+    WITH_EXPERTS,
+    Degrees,
+    MeshRoles,
+    meshes_with_roles,
+    of_tensor_parallelism,
+)
 from stagecut.planner.core.plan import Pipeline, Plan, Stage
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
@@ -88,7 +95,7 @@ def _cases(problem: Problem) -> Iterator[Case]:
     job, divisions = problem.job, list(_divisions(problem))
     for replicas, recompute in product(problem.replica_numbers, CHOICES[job.recompute]):
         for degree, roles in divisions:
-            degrees = Degrees(tensor=degree, sequence=degree > 1) if roles is None else roles.degrees
+            degrees = (roles or of_tensor_parallelism(degree)).degrees
             sizes = tuple(size for size in job.micro_batches if size % (replicas * degrees.data) == 0)
             for cuts, pipelines in _spans(problem, replicas, degrees):
                 with suppress(BadInputError):  # no variant has all these

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stagecut.models import build_model
 from stagecut.planner.core.cluster import Cluster, DeviceType, Island, Link, Server
-from stagecut.planner.core.frameworks import RULES, Framework
+from stagecut.planner.core.frameworks import RULES
 from stagecut.planner.core.job import Job, Recompute, standard_optimizer
 from stagecut.planner.core.layer_graphs.degrees import roles_of_stages
 from stagecut.planner.core.messages.errors import BadInputError, UnsupportedError
@@ -22,22 +22,14 @@ from stagecut.planner.core.result import Status
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.cost.legality import faults
-from stagecut.planner.io.writers.deepspeed import deepspeed_tree
-from stagecut.planner.io.writers.megatron import megatron_arguments
-from stagecut.planner.io.writers.torchtitan import torchtitan_toml
 from stagecut.planner.sharding.options import allowed_strategies
 from stagecut.planner.simulator.engine import iteration_times
 from stagecut.planner.solvers.reference.brute_force import all_plans
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
+from tests.exported_plans import ALIKE, WRITERS
 
 EXACT = SolveOptions(gap=0.0, time_limit_s=None)
-ALIKE = tuple(framework for framework in Framework if RULES[framework].is_alike)
-WRITERS = {
-    Framework.MEGATRON: megatron_arguments,
-    Framework.TORCHTITAN: torchtitan_toml,
-    Framework.DEEPSPEED: deepspeed_tree,
-}
 KINDS = (
     (Parallelism.TENSOR, Parallelism.SEQUENCE),
     (Parallelism.CONTEXT, Parallelism.FSDP),
