@@ -61,7 +61,7 @@ RULES: Mapping[Framework, FrameworkRules] = {
     # nothing but the head have been seen to hang. --use-tp-pp-dp-mapping is the other order of ranks.
     Framework.MEGATRON: FrameworkRules(
         name="Megatron-LM",
-        version="megatron-core 0.16.1",
+        version="megatron-core 0.16.1 and 0.19.2",
         schedules=(Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED),
         rank_orders=(RankOrder.STAGES_LAST, RankOrder.COPIES_LAST),
         has_whole_blocks=True,

@@ -36,7 +36,7 @@ CONFIGURED = {
     "recompute-method",
     "recompute-num-layers",
 }
-"""Arguments that are fields of the configuration; the others are the trainer's, which is in no package."""
+"""Arguments that are fields of the configuration; the others are only the trainer's."""
 
 
 def arguments_of(case):

@@ -17,16 +17,16 @@ from stagecut.planner.solvers.search.options import SolveOptions
 from tests.exported_plans import chains
 
 
-def searched(framework, *kinds, tensor_parallel):
-    """A plan of Llama 3 8B on two hosts within 5 % of the best, its degrees, and the problem."""
+def searched(framework, *kinds, tensor_parallel, model="llama3-8b", cluster="dgx-a100-16", micro_batches=(1, 2, 4)):
+    """A plan within 5 % of the best, its degrees, and the problem."""
     problem = Problem(
-        model=build_model("llama3-8b", precision=Precision.BF16),
-        cluster=build_cluster("dgx-a100-16"),
+        model=build_model(model, precision=Precision.BF16),
+        cluster=build_cluster(cluster),
         job=Job(
             global_batch=64,
             optimizer=standard_optimizer("adamw", Precision.BF16),
             precision=Precision.BF16,
-            micro_batches=(1, 2, 4),
+            micro_batches=micro_batches,
             schedules=(Schedule.ONE_F_ONE_B,),
             pipelines=(1,),
             replicas=(1,),

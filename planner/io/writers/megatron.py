@@ -39,7 +39,7 @@ def megatron_files(problem: Problem, plan: Plan) -> dict[str, str]:
     """The arguments with the commands of all hosts; raises the same errors."""
     uniform = _checked(problem, plan)
     export = Export(
-        framework="Megatron-LM, read in megatron-core 0.16.1",
+        framework="Megatron-LM, read in megatron-core 0.16.1 and 0.19.2",
         command=f"pretrain_gpt.py $(grep -v '^#' {ARGUMENTS})",
         files={ARGUMENTS: _text(uniform)},
         meanings={ARGUMENTS: "the arguments that follow from the plan"},
