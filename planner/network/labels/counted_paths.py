@@ -5,7 +5,7 @@ classes; but in few count states a plan may be at a node and still be in time, a
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,12 +27,13 @@ from stagecut.planner.network.labels.lengths import (
     START,
     Criteria,
     Step,
+    chosen_by,
     extend,
     extend_shared,
     set_ways_to_turns,
     terms_of,
 )
-from stagecut.planner.network.labels.several import label_sets, least_path, set_label_sets
+from stagecut.planner.network.labels.several import label_sets, labels_at, set_label_sets, walk_back
 from stagecut.planner.network.stage_network import StageNetwork
 
 MAX_STATES, MAX_LABELS = 100_000_000, 10_000_000
@@ -55,7 +56,7 @@ class Labels(NamedTuple):
     lengths: Floats
     """The least of each length, shape (C, lengths); not set where not reached."""
     arc: NDArray[np.int32]
-    """The arc that the least round trip ends with, or `NONE`, shape (C,); of no meaning at the source."""
+    """The arc that the path chosen ends with, or `NONE`, shape (C,); of no meaning at the source."""
 
 
 class Cheapest(NamedTuple):
@@ -65,6 +66,10 @@ class Cheapest(NamedTuple):
     """Arcs of the path, in order."""
     possible: Bools
     """Which arcs some way from source to sink takes in time, shape (A,)."""
+    round_trip_s: float
+    """The least round trip of any path in time; that of the path found may be longer."""
+    home_s: float
+    """The least way home with its queues; with shared rows only, the round trip."""
 
 
 class CountedPaths:
@@ -120,11 +125,11 @@ class CountedPaths:
     def cheapest(
         self, criteria: Criteria, usable: Bools, *, width: int = 1, rival: Ints | None = None
     ) -> Cheapest | None:
-        """A path of least round trip over usable arcs, each taken in time; None if there is none.
+        """A path over usable arcs, each taken in time, that is short by :func:`chosen_by`; None if there is none.
 
         A counted node may have `width` labels. Where the lengths of a label stem from different paths, the path found
-        may be late for some arc; its length is still a lower bound. Windows are followed so that they show best how
-        late paths like the `rival` are.
+        may be late for some arc; the least lengths are still lower bounds. Windows are followed so that they show best
+        how late paths like the `rival` are.
 
         Raises
         ------
@@ -143,28 +148,33 @@ class CountedPaths:
         if width > 1:
             sets = label_sets(len(nodes.state), width)
             set_label_sets(arcs, self._openings, criteria, nodes, thetas, sets, possible)
-            path = least_path(sets, nodes.at_sink())
-            return None if path is None else Cheapest(path, possible)
+            ends = labels_at(sets, nodes.at_sink())
+            return _cheapest(sets.lengths, ends, possible, lambda end: walk_back(sets, end))
         lengths = np.empty((len(nodes.state), len(START) if len(criteria.turns.is_stage) else NUM_SHARED))
         labels = Labels(lengths, np.full(len(lengths), NONE, dtype=np.int32))
         self.num_extensions = _set_labels(arcs, self._openings, criteria, nodes, thetas, labels, possible)
-        path = self._walk_back(labels, nodes)
-        return None if path is None else Cheapest(path, possible)
-
-    def _walk_back(self, labels: Labels, nodes: CountedNodes) -> Ints | None:
-        """Arcs of the path that the least label at the sink stems from, least before and across them."""
         ends = nodes.at_sink()
         ends = ends[labels.arc[ends] != NONE]
-        if len(ends) == 0:
-            return None
-        label, path = ends[np.argmin(labels.lengths[ends, ROUND_TRIP])], []
-        state = nodes.state[label]
+        return _cheapest(lengths, ends, possible, lambda end: self._walk_back(labels, nodes, end))
+
+    def _walk_back(self, labels: Labels, nodes: CountedNodes, label: int) -> Ints:
+        """Arcs of the path that a label stems from, least before and across them."""
+        path, state = [], nodes.state[label]
         while label != 0:
             arc = labels.arc[label]
             path.append(arc)
             state -= self._openings.steps[arc]
             label = nodes.number[self._graph.tail[arc], state] - 1
         return np.array(path[::-1], dtype=np.int64)
+
+
+def _cheapest(lengths: Floats, ends: Ints, possible: Bools, path_to: Callable[[int], Ints]) -> Cheapest | None:
+    """The path of the best of some labels at the sink; None if there are none."""
+    if len(ends) == 0:
+        return None
+    homes_s = lengths[ends, chosen_by(lengths.shape[1])]
+    best = int(np.argmin(homes_s))
+    return Cheapest(path_to(int(ends[best])), possible, float(lengths[ends, ROUND_TRIP].min()), float(homes_s[best]))
 
 
 def _thetas(criteria: Criteria, total_s: float, rival: Ints | None) -> Floats:
@@ -250,11 +260,12 @@ def _set_labels(
 
 @inlined
 def _lower(last_arc: NDArray[np.int32], lengths: Floats, label: int, arc: int, after: Floats) -> None:
-    """Lower the lengths of a label. Of several arcs with the least round trip it keeps the first number."""
+    """Lower the lengths of a label. Of several arcs with the least length to choose by it keeps the first number."""
+    by = chosen_by(lengths.shape[1])
     if last_arc[label] == NONE:
         for which in range(lengths.shape[1]):
             lengths[label, which] = np.inf
-    if (after[ROUND_TRIP], arc) < (lengths[label, ROUND_TRIP], last_arc[label]):
+    if (after[by], arc) < (lengths[label, by], last_arc[label]):
         last_arc[label] = arc
     for which in range(lengths.shape[1]):
         lengths[label, which] = min(lengths[label, which], after[which])

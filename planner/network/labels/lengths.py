@@ -26,6 +26,16 @@ NUM_SHARED = 3
 START = np.array([0.0, 0.0, -np.inf, 0.0, 0.0, 0.0, 0.0, -np.inf, 0.0, 0.0, 0.0, *NO_LOAD])
 
 
+@inlined
+def chosen_by(num_lengths: int) -> int:
+    """The length of which the path found has the least: the way home, or the round trip if only shared rows count.
+
+    The slowest stage leaves little time for the way home, on which all-reduces queue; the round trip, which is in it,
+    is short where there are many micro-batches.
+    """
+    return HOME if num_lengths > NUM_SHARED else ROUND_TRIP
+
+
 class Limits(NamedTuple):
     """Largest length of a path before an arc at which the arc may still be taken; each of shape (A,)."""
 

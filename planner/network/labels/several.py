@@ -20,6 +20,7 @@ from stagecut.planner.network.labels.lengths import (
     START,
     Criteria,
     Step,
+    chosen_by,
     extend,
     set_ways_to_turns,
     terms_of,
@@ -34,7 +35,7 @@ class LabelSets(NamedTuple):
     filled: Ints
     """How many labels there are, shape (C,)."""
     arc: Ints
-    """The last arc of the path of least round trip, shape (C K,)."""
+    """The last arc of the path chosen, shape (C K,)."""
     before: Ints
     """The number of the label that this arc leads on, shape (C K,)."""
 
@@ -53,16 +54,18 @@ def label_sets(num_nodes: int, width: int) -> LabelSets:
     return sets
 
 
-def least_path(sets: LabelSets, ends: Ints) -> Ints | None:
-    """Arcs of the path of least round trip to one of some counted nodes; None if they are not reached."""
+def labels_at(sets: LabelSets, nodes: Ints) -> Ints:
+    """The numbers of the labels of some counted nodes."""
     width = len(sets.arc) // len(sets.filled)
-    labels = np.concatenate([np.arange(sets.filled[end]) + end * width for end in ends], dtype=np.int64)
-    if len(labels) == 0:
-        return None
-    label, path = labels[np.argmin(sets.lengths[labels, ROUND_TRIP])], []
+    return np.concatenate([np.arange(sets.filled[node]) + node * width for node in nodes], dtype=np.int64)
+
+
+def walk_back(sets: LabelSets, label: int) -> Ints:
+    """Arcs of the path that a label stems from."""
+    path = []
     while label != 0:
         path.append(sets.arc[label])
-        label = sets.before[label]
+        label = int(sets.before[label])
     return np.array(path[::-1], dtype=np.int64)
 
 
@@ -122,7 +125,8 @@ def _add(sets: LabelSets, step: Step, arc: int, after: Floats) -> None:
             sets.lengths[place, length] = np.inf
     if kept:
         sets.filled[node] = count + 1
-    if after[ROUND_TRIP] < sets.lengths[place, ROUND_TRIP]:
+    by = chosen_by(len(after))
+    if after[by] < sets.lengths[place, by]:
         sets.arc[place], sets.before[place] = arc, step.label
     for length in range(len(after)):
         sets.lengths[place, length] = min(sets.lengths[place, length], after[length])

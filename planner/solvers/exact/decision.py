@@ -4,6 +4,8 @@ The method is to shrink the bottleneck t. Fill rows ask that total + X <= T for 
 X = (M - 1)(F + B) - (k - 1) F; let f(t) be the least total over paths whose stages have X <= t and
 meet the other rows in time for T. A plan below T has total >= f(t), hence X <= T - f(t) =: t';
 repeating with t' until the path found meets its own limit, or none is left, decides the question.
+Queue rows ask the same of Z, what a stage takes up to its last forward, with the least way home in
+place of the least total (docs/bounds.md, "Behind the slowest loop").
 
 Busy rows limit the round trip before a stage, so the least round trip per label dominates. Sync
 rows limit the forward part before it. The further rows only sharpen the limits: a drain row limits
@@ -17,7 +19,7 @@ import math
 import numpy as np
 
 from stagecut.planner.core.messages.errors import StoppedError
-from stagecut.planner.core.numerics.arrays import Bools, Ints
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.numerics.tolerances import LABEL_SUM
 from stagecut.planner.network.labels.counted_paths import Cheapest, CountedPaths
 from stagecut.planner.network.labels.lengths import NO_QUEUE, NO_TURNS, Criteria, Limits, QueueCriteria, Turns
@@ -76,18 +78,19 @@ class Decision:
         StoppedError
             If `stop` says so before there is an answer.
         """
-        criteria, bottleneck_s = self._criteria(limit_s), math.inf
+        criteria, bottleneck_s, loop_s = self._criteria(limit_s), math.inf, math.inf
+        loops_s = self._loops_s(criteria)
         usable, rival = np.ones(len(self._bottleneck), dtype=bool), None
         width, again, pareto = 1, not self._exact, False
         while True:
-            usable &= self._bottleneck <= bottleneck_s
+            usable &= (self._bottleneck <= bottleneck_s) & (loops_s <= loop_s)
             found = self._cheapest(criteria, usable, pareto=pareto, width=width, rival=rival)
             if found is None:
                 return None
             usable, rival = found.possible, found.path
             # t' = T - f(t): smaller each time, since f(t) does not fall as t shrinks.
-            bottleneck_s = limit_s - float(self._rows.round_trip[found.path].sum())
-            if self.bottleneck_of(found.path) > bottleneck_s:
+            bottleneck_s, loop_s = limit_s - found.round_trip_s, criteria.limit - found.home_s
+            if self.bottleneck_of(found.path) > bottleneck_s or loops_s[found.path].max() > loop_s:
                 continue
             if width < self._width:
                 width = self._width
@@ -97,6 +100,15 @@ class Decision:
                 pareto = True
             else:
                 return found
+
+    def _loops_s(self, criteria: Criteria) -> Floats:
+        """For each stage, the least from the start of its first forward to the start of its last one; shape (A,).
+
+        Then the last micro-batch goes on to the last stage, whose end the whole way home follows.
+        """
+        rows, graph = self._rows, self._rows.network.graph
+        loops_s: Floats = criteria.loop + rows.round_trip + graph.to_sink(rows.round_trip)[graph.head]
+        return loops_s
 
     def _is_in_time(self, path: Ints, criteria: Criteria) -> bool:
         forward = self._rows.forward[path]
@@ -148,7 +160,10 @@ class Decision:
         if not pareto:
             return self._paths.cheapest(criteria, usable, width=width, rival=rival)
         path = pareto_path(self._rows.network, criteria, usable)
-        return None if path is None else Cheapest(path, usable)
+        if path is None:
+            return None
+        round_trip_s = float(self._rows.round_trip[path].sum())
+        return Cheapest(path, usable, round_trip_s, round_trip_s)
 
     def _criteria(self, limit_s: float) -> Criteria:
         """Lengths and limits under which every row of an arc, with what comes before and after, meets the limit."""
