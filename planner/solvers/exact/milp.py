@@ -21,8 +21,10 @@ The mathematics: rows in :mod:`stagecut.planner.simulator.bounds`, arc fixing in
 """
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 from stagecut.planner.core.messages.errors import StoppedError
 from stagecut.planner.core.problem import Problem, Variant
@@ -83,7 +85,7 @@ def _opened(problem: Problem, search: Search) -> "tuple[list[Proof], list[Polish
         *(_proof(search, variant, floors_s.get(variant, 0.0)) for variant in promising_first(problem, search)),
         *(_OwnProof(search, SublotProof, variant) for variant in problem.unequal_variants),
     ]
-    return proofs, [PolishPart(polish)]
+    return proofs, [PolishPart(polish, search)]
 
 
 def _opened_cases(
@@ -106,7 +108,8 @@ def _opened_cases(
             if search.out_of_budget or least_s[case] >= search.best_s:
                 break
             with case.inside(search) as own, own.step("greedy"):
-                polish.append(CasePart(case, PolishPart(greedy.first_plans(case.problem, own, floors_s[case]))))
+                own_polish = greedy.first_plans(case.problem, own, floors_s[case])
+            polish.append(CasePart(case, PolishPart(own_polish, case.entered(search))))
     for case in cases:
         own = case.entered(search)
         of_case = [_proof(own, variant, floors_s[case].get(variant, 0.0)) for variant in case.problem.variants]
@@ -134,19 +137,26 @@ def _fluid_bounds(problem: Problem, search: Search) -> dict[Variant, float]:
     return dict(zip(variants, bounds_s, strict=True))
 
 
+PIECES = 4
+"""Pieces of polishing at a step: half a second each for 160 layers on 144 devices, some hundredths for small problems."""
+
+
 class PolishPart:
-    """Proves nothing: plans that greedy did not improve, one at a step."""
+    """Proves nothing: plans that greedy did not improve, a piece of that work at a step."""
 
     bound_s = math.inf
     is_stuck = is_small = False
 
-    def __init__(self, polish: Polish) -> None:
-        self._polish = polish
+    def __init__(self, polish: Polish, search: Search) -> None:
+        self._search = search.fork()
+        self._pieces = polish.pieces(self._search)
 
     def step(self, search: Search) -> Outcome:
-        """Improve the next one."""
+        """Go on with the best plan known, or the next one."""
+        self._search.follow(search)
         with search.step("local search"):
-            self._polish.improve_one(search)
+            deque(islice(self._pieces, PIECES), maxlen=0)
+        search.absorb(self._search)
         return Outcome(())
 
 

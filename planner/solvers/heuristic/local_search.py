@@ -70,15 +70,18 @@ def move_layers(search: Search, sequence: SequenceCosts, stops: Ints, seconds: f
     return stops, seconds
 
 
-def change_groups(search: Search, tables: StageTables, sequence: SequenceCosts, stops: Ints, seconds: float) -> float:
-    """Change device groups, then move layers, while the simulated time falls and the budget lasts.
+def change_groups(
+    search: Search, tables: StageTables, sequence: SequenceCosts, stops: Ints, seconds: float
+) -> Iterator[None]:
+    """Change device groups, then move layers, while the simulated time falls and the budget lasts; piece by piece.
 
-    Takes the first cut, shape (S,), with its simulated iteration time, and returns the last time.
+    Takes the first cut, shape (S,), with its simulated iteration time.
     """
     tried = {sequence.groups}
     while not search.out_of_budget:
         ends: list[tuple[float, int, SequenceCosts, Ints]] = []
         for neighbour, cut in _promising(search, tables, sequence, tried):
+            yield
             tried.add(neighbour.groups)
             cut, _ = descend(neighbour, cut)
             (end_s,) = simulated_times(search, neighbour, cut[None]).tolist()
@@ -87,9 +90,9 @@ def change_groups(search: Search, tables: StageTables, sequence: SequenceCosts, 
             ends.append((end_s, len(ends), neighbour, cut))
         end_s, _, neighbour, cut = min(ends, default=(seconds, 0, sequence, stops))
         if end_s >= seconds * (1 - LEAST_GAIN):
-            return min(end_s, seconds)
+            return
         sequence, stops, seconds = neighbour, cut, end_s
-    return seconds
+        yield
 
 
 def simulated_times(search: Search, sequence: SequenceCosts, cuts: Ints) -> Floats:

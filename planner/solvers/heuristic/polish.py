@@ -1,7 +1,7 @@
 """Good plans whose device groups are changed one after another, as long as there is time."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from stagecut.planner.core.numerics.arrays import Ints
 from stagecut.planner.core.schedule import Schedule
@@ -28,14 +28,26 @@ class Polish:
         self._waiting = deque((own.sequence, own.stops, seconds) for seconds, own in candidates)
         self._begun = set[tuple[PlacedGroup, ...]]()
 
+    def pieces(self, search: Search) -> Iterator[None]:
+        """Improve one plan after the other, a piece of work at a time, and offer what that finds."""
+        while (start := None if search.out_of_budget else self._next(search)) is not None:
+            yield from self._improve(search, start)
+
     def improve_one(self, search: Search) -> None:
-        """Move layers and change device groups of the next plan, and offer what that finds."""
+        """The same of the next plan at once."""
         start = None if search.out_of_budget else self._next(search)
-        if start is None:
-            return
+        if start is not None:
+            deque(self._improve(search, start), maxlen=0)
+
+    def _improve(self, search: Search, start: Start) -> Iterator[None]:
+        """Move layers and change device groups, unless a better plan comes from elsewhere."""
         sequence, stops, seconds = start
         stops, seconds = move_layers(search, sequence, stops, seconds)
-        change_groups(search, self._tables, sequence, stops, seconds)
+        for _ in change_groups(search, self._tables, sequence, stops, seconds):
+            known = search.best_plan
+            yield
+            if search.best_plan is not known:
+                return
         end = self._best(search)
         if end is not None:  # Nothing next to it is better.
             self._begun.add(end[0].groups)

@@ -47,6 +47,7 @@ def test_the_best_plan_comes_first_and_no_device_groups_come_twice(monkeypatch):
 
     def change_groups(search, tables, sequence, stops, seconds):
         begun.append(sequence.groups)
+        yield
 
     monkeypatch.setattr(polish_module, "change_groups", change_groups)
     candidates = [
@@ -57,3 +58,29 @@ def test_the_best_plan_comes_first_and_no_device_groups_come_twice(monkeypatch):
     for _ in range(5):
         polish.improve_one(search)
     assert begun == [(SLOW, FAST), (FAST,), (SLOW,)]
+
+
+def test_pieces_go_from_plan_to_plan_until_none_is_left():
+    search, tables = _searched()
+    pieces = Polish(tables, [_candidate(search, tables, (SLOW,), (6,))]).pieces(search)
+    assert len(list(pieces)) > 1
+    assert search.best_s == 20.0
+
+
+def test_a_plan_is_left_when_a_better_one_comes_from_elsewhere(monkeypatch):
+    search, tables = _searched()
+    begun = []
+
+    def change_groups(search, tables, sequence, stops, seconds):
+        begun.append(sequence.groups)
+        yield
+        yield
+
+    monkeypatch.setattr(polish_module, "change_groups", change_groups)
+    pieces = Polish(tables, [_candidate(search, tables, (SLOW,), (6,))]).pieces(search)
+    next(pieces)
+    other = search.fork()
+    _candidate(other, tables, (FAST,), (6,))
+    search.follow(other)
+    next(pieces)
+    assert begun == [(SLOW,), (FAST,)]
