@@ -138,7 +138,7 @@ def _fluid_bounds(problem: Problem, search: Search) -> dict[Variant, float]:
 
 
 PIECES = 4
-"""Pieces of polishing at a step: half a second each for 160 layers on 144 devices, some hundredths for small problems."""
+"""Pieces of polishing at a step: half a second each for 160 layers on 144 devices, hundredths for small problems."""
 
 
 class PolishPart:
