@@ -22,7 +22,8 @@ def leeways(variant: Variant, num_stages: int, forward_share: float) -> Floats:
     depth = np.array(warmup_depths(variant.schedule, num_stages, variant.num_microbatches))
     if variant.schedule is Schedule.GPIPE or more == 0:
         return np.ones(num_stages)
-    fill = more / (more - (depth - 1) * forward_share)
+    left = more - (depth - 1) * forward_share
+    fill = np.where(left > 0, more / np.where(left > 0, left, 1.0), np.inf)
     busy = 1 + (position - 1) / more
     late = np.where(more > depth, (more - position) / np.maximum(1, more - depth), np.inf)
     least: Floats = np.maximum(1.0, np.minimum.reduce([fill, busy, late]))
