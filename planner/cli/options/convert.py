@@ -11,7 +11,7 @@ from stagecut.planner.cli.options.outputs import AnnouncedOutputs
 from stagecut.planner.cli.parameters.catalogue import catalogue_model, is_profile, load_profile
 from stagecut.planner.cli.parameters.files import NameOrFile, OutputFile, output_option
 from stagecut.planner.cli.parameters.groups import member_option, option
-from stagecut.planner.cli.parameters.types import COUNT, plain_name
+from stagecut.planner.cli.parameters.types import COUNT, layer_counts, plain_name
 from stagecut.planner.core.messages.errors import BadInputError, OutputError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.precision import Precision
@@ -69,8 +69,11 @@ class Reading:
         metavar="NAME|FILE",
         help="Profile of the same model to take bytes from, for layer tables.",
     )
-    num_layers: int | None = option(
-        "--layers", type=COUNT, help="Layers of the model, for galvatron, whose files may not say."
+    num_layers: tuple[int, ...] | None = option(
+        "--layers",
+        type=layer_counts,
+        metavar="N[,N..]",
+        help="Layers of the model, of each kind if there are several, for galvatron, whose files may not say.",
     )
     keep_nodes: bool = option("--keep-nodes", is_flag=True, help="Make every node of a graph a layer of its own.")
     max_layers: int | None = option(

@@ -19,6 +19,7 @@ Word = TypeVar("Word", bound=str)
 COUNT = click.IntRange(1, MAX_COUNT)
 MAX_LISTED = 1000
 """The limit of a job file, which is part of every plan file."""
+MAX_LAYERS = 100_000
 SMALLEST_SCALE = 1e-9
 """Smallest time scale; the largest one is its inverse."""
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(?:([kKMGT])(i?))?B")
@@ -43,6 +44,14 @@ def numbers(text: str) -> tuple[int, ...]:
         if not re.fullmatch(r"[0-9]{1,9}", part):
             raise click.BadParameter(f"{part!r} is not a whole number; write 4 or 0,8,16,24")
     return tuple(map(int, parts))
+
+
+def layer_counts(text: str) -> tuple[int, ...]:
+    """Numbers of layers of each kind, `32` or `24,24`."""
+    found = numbers(text)
+    if min(found) < 1 or sum(found) > MAX_LAYERS:
+        raise click.BadParameter(f"{shorten(text)}: numbers of layers are from 1 to {MAX_LAYERS:,}, all together")
+    return found
 
 
 def counts_or_auto(text: str) -> tuple[int, ...]:

@@ -43,8 +43,8 @@ class Choices:
     """Converts transfer times into bytes, in files without bytes."""
     keep_nodes: bool = False
     """Leave every node a layer of its own."""
-    num_layers: int | None = None
-    """Layers of the model, in files that state times of one layer only."""
+    num_layers: tuple[int, ...] | None = None
+    """Layers of the model by kind, in files that state times of one layer of each kind only."""
     max_layers: int | None = None
     """Merge neighbours until at most this many layers are left."""
 

@@ -6,6 +6,9 @@
                                          "other_memory_pp_on_first_sp": {"4096": {"model_states": {"1": 8145.0},
                                           "activation": {"1": 535.0}}}, "other_memory_pp_on_last_sp": ...}
 
+A model of several kinds of layers, such as encoder and decoder, has `layertype_0`, `layertype_1`, .. one after another,
+each with a sequence length of its own, and all of them in the keys of what is beside the layers: `seq[512,512]`.
+
 Milliseconds of a layer's forward per sample, and of everything beside the layers (`other`); MiB of weights in fp32, of
 activations per sample on one device, and of a layer's input (`checkpoint`); `model_states` are weights, gradients and
 Adam's moments: four times the weights. Batch size, sequence length and `_sp` (tokens divided in between) may be missing
@@ -33,9 +36,12 @@ NOTES = (
     "backwards take twice as long as forwards, as Galvatron assumes",
     "times beside the layers (embedding and head) are counted for the head",
 )
-_KEY = re.compile(r"layertype_(?P<kind>0|other)(?:_bsz(?P<size>[1-9]\d{0,5}))?(?:_seq(?P<length>[1-9]\d{0,7}))?")
-Times = dict[int | None, dict[str, dict[int, float]]]
-"""Milliseconds per sample by sequence length, kind of layer and batch size."""
+_KEY = re.compile(
+    r"layertype_(?P<kind>\d{1,2}|other)(?:_bsz(?P<size>[1-9]\d{0,5}))?(?:_seq(?P<length>[1-9]\d{0,7}|\[[\d,]+\]))?"
+)
+OTHER = "other"
+Times = dict[str, dict[str | None, dict[int, float]]]
+"""Milliseconds per sample by kind of layer, sequence length and batch size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +62,21 @@ def read_galvatron(documents: Sequence[Document], choices: Choices) -> Converted
             memory.root.line, (), "give two files: computation_profiling_*.json and memory_profiling_*.json"
         )
         memory.complaints.checked(None)
-    by_length = _times(times[0], choices)
-    length, notes = _sequence_length(by_length, memory, times[0].complaints)
-    num_layers = choices.num_layers or _stated_layers(memory)
+    found = _times(times[0], choices)
+    kinds = sorted(found.keys() - {OTHER}, key=int)
+    lengths, notes = _sequence_lengths(found, kinds, memory, times[0].complaints)
+    counts = _layer_counts(choices, kinds, memory)
     layers = memory.complaints.finish(
-        _memories(memory, length, choices),
-        lambda found: _chain(found, by_length[length], num_layers, choices),
+        _memories(memory, kinds, lengths, choices),
+        lambda memories: _chain(memories, _at_lengths(found, kinds, lengths), counts, choices),
     )
-    profile = ModelProfile(name=choices.name, layers=layers, precision=choices.precision, sequence_length=length)
+    length = lengths[0] if len(set(lengths)) == 1 else None
+    profile = ModelProfile(
+        name=choices.name,
+        layers=layers,
+        precision=choices.precision,
+        sequence_length=None if length is None else int(length),
+    )
     return Converted(
         profile=profile, num_nodes=profile.num_layers, notes=(*NOTES, *notes, *_other_precision(memory, choices))
     )
@@ -88,31 +101,49 @@ def _times(document: Document, choices: Choices) -> Times:
     for key in document.root.keys():  # noqa: SIM118 - a method of the tree
         match = _KEY.fullmatch(key)
         if match is not None:
-            length = None if match["length"] is None else int(match["length"])
             size = choices.micro_batch if match["size"] is None else int(match["size"])
             value = fields.number(document.root, key) * choices.time_unit.seconds
-            found.setdefault(length, {}).setdefault(match["kind"], {})[size] = value
-    usable = {length: kinds for length, kinds in found.items() if "0" in kinds}
-    if not usable:
+            found.setdefault(match["kind"], {}).setdefault(match["length"], {})[size] = value
+    if "0" not in found:
         rule = "has no times of whole layers: keys such as layertype_0_bsz8_seq4096 are required"
         document.complaints.add(document.root.line, (), rule)
-    return document.complaints.checked(usable)
+    return document.complaints.checked(found)
 
 
-def _sequence_length(times: Times, memory: Document, complaints: Complaints) -> tuple[int | None, tuple[str, ...]]:
-    """The longest one that both files have, and a note on the others."""
-    layer = _entry(memory, "layertype_0")
-    keys = () if layer is None or not isinstance(layer.value, Mapping) else layer.keys()
-    stated = {int(key) for key in keys if key.isdecimal()}
-    common = [length for length in times if not stated or length is None or length in stated]
-    if not common:
-        lengths = ", ".join(map(str, sorted(stated)))
-        complaints.add(1, (), f"has no times at a sequence length of {memory.complaints.file}: {lengths}")
-        complaints.checked(None)
-    longest = max(common, key=lambda length: length or 0)
-    others = sorted(length for length in times if length is not None and length != longest)
-    left_out = f"sequence lengths {', '.join(map(str, others))}: left out; {longest} is taken"
-    return longest, (left_out,) if others else ()
+def _sequence_lengths(
+    times: Times, kinds: Sequence[str], memory: Document, complaints: Complaints
+) -> tuple[tuple[str | None, ...], tuple[str, ...]]:
+    """Of each kind of layer the longest one that both files have, and notes on the others."""
+    chosen, notes = list[str | None](), list[str]()
+    for kind in kinds:
+        layer = _entry(memory, f"layertype_{kind}")
+        keys = () if layer is None or not isinstance(layer.value, Mapping) else layer.keys()
+        stated = {key for key in keys if key.isdecimal()}
+        common = [length for length in times[kind] if not stated or length is None or length in stated]
+        if not common:
+            lengths = ", ".join(sorted(stated, key=int))
+            complaints.add(1, (), f"has no times at a sequence length of {memory.complaints.file}: {lengths}")
+            complaints.checked(None)
+        chosen.append(max(common, key=lambda length: int(length or 0)))
+        others = sorted(
+            (length for length in times[kind] if length not in (None, chosen[-1])), key=lambda own: int(own or 0)
+        )
+        if others:
+            notes.append(f"sequence lengths {', '.join(map(str, others))}: left out; {chosen[-1]} is taken")
+    return tuple(chosen), tuple(dict.fromkeys(notes))
+
+
+def _at_lengths(times: Times, kinds: Sequence[str], lengths: Sequence[str | None]) -> list[dict[int, float]]:
+    """The times of each kind of layer, and last those of what is beside the layers."""
+    of_kinds = [times[kind][length] for kind, length in zip(kinds, lengths, strict=True)]
+    nothing = dict.fromkeys(of_kinds[-1], 0.0)
+    beside = times.get(OTHER, {})
+    return [*of_kinds, beside.get(_all(lengths)) or beside.get(lengths[0]) or nothing]
+
+
+def _all(lengths: Sequence[str | None]) -> str | None:
+    """How keys state the sequence lengths of all kinds of layers."""
+    return lengths[0] if len(lengths) == 1 else f"[{','.join(map(str, lengths))}]"
 
 
 def _entry(memory: Document, name: str) -> Node | None:
@@ -120,69 +151,87 @@ def _entry(memory: Document, name: str) -> Node | None:
     return memory.root.at(f"{name}_sp") or memory.root.at(name)
 
 
-def _stated_layers(memory: Document) -> int:
+def _layer_counts(choices: Choices, kinds: Sequence[str], memory: Document) -> tuple[int, ...]:
+    """How many layers of each kind there are, as asked for or, of one kind, as the file says."""
+    if choices.num_layers is not None and len(choices.num_layers) == len(kinds):
+        return choices.num_layers
     config = memory.root.at("model_config")
     node = None if config is None else config.at("n_layers")
-    if node is not None and isinstance(node.value, int) and 0 < node.value < 100_000:
-        return node.value
-    memory.complaints.add(memory.root.line, (), "does not state the number of layers; give it with --layers")
-    return 1
+    stated = None if node is None else node.value
+    if choices.num_layers is None and len(kinds) == 1 and isinstance(stated, int) and 0 < stated < 100_000:
+        return (stated,)
+    if len(kinds) > 1:
+        example = ",".join("24" for _ in kinds)
+        rule = f"has {len(kinds)} kinds of layers; give how many of each there are, such as --layers {example}"
+    elif choices.num_layers is None:
+        rule = "does not state the number of layers; give it with --layers"
+    else:
+        rule = "has one kind of layers; give one number with --layers"
+    memory.complaints.add(memory.root.line, (), rule)
+    return (1,) * len(kinds)
 
 
-def _memories(memory: Document, length: int | None, choices: Choices) -> tuple[_Memory, _Memory, _Memory]:
-    """Of a layer, of the embedding before them, and of the head behind."""
+def _memories(
+    memory: Document, kinds: Sequence[str], lengths: Sequence[str | None], choices: Choices
+) -> tuple[_Memory, ...]:
+    """Of a layer of each kind, then of the embedding before them and of the head behind."""
     fields = ForeignFields(memory.complaints)
     weights = MIB * choices.precision.num_bytes / FP32_BYTES
-    layer = _at_length(memory, "layertype_0", length)
-    kept = None if layer is None else layer.at("tp_activation_per_bsz_dict")
-    own = _Memory(params_bytes=0.0, saved_bytes=0.0)
-    if layer is not None and kept is not None:
-        own = _Memory(
-            params_bytes=fields.number(layer, "parameter_size") * weights,
-            saved_bytes=fields.number(kept, "1") * MIB,
-            input_bytes=fields.number(kept, "checkpoint", default=0.0) * MIB,
-        )
-    ends = []
+    found = []
+    for kind, length in zip(kinds, lengths, strict=True):
+        layer = _at_length(memory, f"layertype_{kind}", length)
+        kept = None if layer is None else layer.at("tp_activation_per_bsz_dict")
+        own = _Memory(params_bytes=0.0, saved_bytes=0.0)
+        if layer is not None and kept is not None:
+            own = _Memory(
+                params_bytes=fields.number(layer, "parameter_size") * weights,
+                saved_bytes=fields.number(kept, "1") * MIB,
+                input_bytes=fields.number(kept, "checkpoint", default=0.0) * MIB,
+            )
+        found.append(own)
     for name in ("other_memory_pp_on_first", "other_memory_pp_on_last"):
-        end = _at_length(memory, name, length)
+        end = _at_length(memory, name, _all(lengths))
         states, saved = (None, None) if end is None else (end.at("model_states"), end.at("activation"))
-        ends.append(
+        found.append(
             _Memory(
                 params_bytes=0.0 if states is None else fields.number(states, "1") / STATES_PER_WEIGHT * weights,
                 saved_bytes=0.0 if saved is None else fields.number(saved, "1") * MIB,
             )
         )
-    return own, ends[0], ends[1]
+    return tuple(found)
 
 
-def _at_length(memory: Document, name: str, length: int | None) -> Node | None:
+def _at_length(memory: Document, name: str, length: str | None) -> Node | None:
     """The entry of a name at the sequence length, where the file distinguishes them."""
     entry = _entry(memory, name)
     found = None if entry is None else entry.at(str(length)) or entry
-    if found is None or found.at("parameter_size" if name == "layertype_0" else "model_states") is None:
+    if found is None or found.at("parameter_size" if name.startswith("layertype") else "model_states") is None:
         memory.complaints.add(memory.root.line, (name,), "is missing, or has no entry at the sequence length")
         return None
     return found
 
 
 def _chain(
-    memories: tuple[_Memory, _Memory, _Memory], times: dict[str, dict[int, float]], num_layers: int, choices: Choices
+    memories: Sequence[_Memory], times: Sequence[dict[int, float]], counts: Sequence[int], choices: Choices
 ) -> tuple[Layer, ...]:
-    """Embedding, layers, head."""
-    own, first, last = memories
-    nothing = dict.fromkeys(times["0"], 0.0)
-    other = times.get("other", nothing)
+    """Embedding, the layers of one kind after those of another, head; a layer sends what the next one takes in."""
+    *own, first, last = memories
+    *of_kinds, beside = times
+    kinds = [kind for kind, count in enumerate(counts) for _ in range(count)]
+    inputs = [own[kind].input_bytes for kind in (*kinds, kinds[-1])]
     blocks = (
-        _layer(f"layer{index}", "layer", own, own.input_bytes, times["0"], choices) for index in range(num_layers)
+        _layer(f"layer{index}", "layer", own[kind], inputs[index : index + 2], of_kinds[kind], choices)
+        for index, kind in enumerate(kinds)
     )
-    embedding = _layer("embedding", "embedding", first, own.input_bytes, nothing, choices)
-    return (embedding, *blocks, _layer("head", "head", last, own.input_bytes, other, choices))
+    nothing = dict.fromkeys(of_kinds[0], 0.0)
+    embedding = _layer("embedding", "embedding", first, (inputs[0], inputs[0]), nothing, choices)
+    return (embedding, *blocks, _layer("head", "head", last, (inputs[-1], 0.0), beside, choices))
 
 
 def _layer(
-    name: str, kind: str, memory: _Memory, message_bytes: float, per_sample: dict[int, float], choices: Choices
+    name: str, kind: str, memory: _Memory, ends_bytes: Sequence[float], per_sample: dict[int, float], choices: Choices
 ) -> Layer:
-    """A layer; a block all-reduces its input's size twice per direction under tensor parallelism, the ends once."""
+    """A layer with what goes in and comes out; tensor parallelism all-reduces its input, a block's twice."""
     sizes = tuple(sorted(per_sample))
     forward_s = tuple(per_sample[size] * size for size in sizes)
     return Layer(
@@ -190,8 +239,8 @@ def _layer(
         kind=kind,
         params_bytes=memory.params_bytes,
         saved_bytes=memory.saved_bytes,
-        output_bytes=0.0 if kind == "head" else message_bytes,
-        tensor_parallel_bytes=message_bytes * (2 if kind == "layer" else 1),
+        output_bytes=ends_bytes[1],
+        tensor_parallel_bytes=ends_bytes[0] * (2 if kind == "layer" else 1),
         times=(
             TimeTable(
                 device_type=choices.device_type,
