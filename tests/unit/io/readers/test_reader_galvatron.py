@@ -103,7 +103,7 @@ def test_kinds_of_layers_follow_one_another(read, files):
 
 def test_as_many_numbers_of_layers_as_kinds_are_asked_for(read, files):
     for num_layers in (None, (3,), (1, 2, 3)):
-        with pytest.raises(BadInputError, match="has 2 kinds of layers.*--layers 24,24"):
+        with pytest.raises(BadInputError, match=r"has 2 kinds of layers; .*--layers 24,24"):
             read(*files(TWO_KINDS, MEMORY_OF_TWO), device_type="gpu", num_layers=num_layers)
     with pytest.raises(BadInputError, match="has one kind of layers; give one number with --layers"):
         read(*files(), device_type="gpu", num_layers=(1, 2))
