@@ -17,9 +17,11 @@ settings.register_profile("ci", deadline=None, derandomize=True, suppress_health
 settings.register_profile("explore", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci")
 
-# A shell without job control has what it runs in the background ignore Ctrl-C, which programs that tests start inherit.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell without job control has what it runs in the background ignore Ctrl-C, and `nohup` hang-ups; programs that
+# tests start inherit that.
+for number, default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, default)
 
 # The tensors of tests are small: threads of torch would only wait for each other, the longer the busier the machine.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
