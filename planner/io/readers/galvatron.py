@@ -100,7 +100,7 @@ def _times(document: Document, choices: Choices) -> Times:
     fields, found = ForeignFields(document.complaints), Times()
     for key in document.root.keys():  # noqa: SIM118 - a method of the tree
         match = _KEY.fullmatch(key)
-        if match is not None:
+        if match is not None and (match["kind"] == OTHER or "[" not in (match["length"] or "")):
             size = choices.micro_batch if match["size"] is None else int(match["size"])
             value = fields.number(document.root, key) * choices.time_unit.seconds
             found.setdefault(match["kind"], {}).setdefault(match["length"], {})[size] = value
@@ -137,8 +137,7 @@ def _at_lengths(times: Times, kinds: Sequence[str], lengths: Sequence[str | None
     """The times of each kind of layer, and last those of what is beside the layers."""
     of_kinds = [times[kind][length] for kind, length in zip(kinds, lengths, strict=True)]
     nothing = dict.fromkeys(of_kinds[-1], 0.0)
-    beside = times.get(OTHER, {})
-    return [*of_kinds, beside.get(_all(lengths)) or beside.get(lengths[0]) or nothing]
+    return [*of_kinds, times.get(OTHER, {}).get(_all(lengths), nothing)]
 
 
 def _all(lengths: Sequence[str | None]) -> str | None:

@@ -29,9 +29,16 @@ class Polish:
         self._begun = set[tuple[PlacedGroup, ...]]()
 
     def pieces(self, search: Search) -> Iterator[None]:
-        """Improve one plan after the other, a piece of work at a time, and offer what that finds."""
-        while (start := None if search.out_of_budget else self._next(search)) is not None:
-            yield from self._improve(search, start)
+        """Improve one plan after the other, a piece of work at a time, and offer what that finds.
+
+        There is no end: where no plan is left, a better one may come from elsewhere.
+        """
+        while True:
+            start = None if search.out_of_budget else self._next(search)
+            if start is None:
+                yield
+            else:
+                yield from self._improve(search, start)
 
     def improve_one(self, search: Search) -> None:
         """The same of the next plan at once."""

@@ -74,6 +74,8 @@ def test_one_file_alone_is_refused(read, files):
 def test_times_of_parts_of_layers_are_refused(read, files):
     with pytest.raises(BadInputError, match="has no times of whole layers"):
         read(*files(times={"layertype_0_bsz1_seq64_mlp": 3}), device_type="gpu", num_layers=(1,))
+    with pytest.raises(BadInputError, match="has no times of whole layers"):
+        read(*files(times={"layertype_0_bsz1_seq[64,64]": 3}), device_type="gpu", num_layers=(1,))
 
 
 TWO_KINDS = {
