@@ -11,6 +11,7 @@ import torch
 
 from stagecut.executor.execution_plan import AnyPlan, ExecutionPlan, Training
 from stagecut.executor.loading import PaceMaker, assemble
+from stagecut.executor.machine.devices import numbered
 from stagecut.executor.pipeline import Pipeline
 from stagecut.executor.play.batch import Batch
 from stagecut.executor.play.build import Layers
@@ -56,7 +57,7 @@ class Team:
         streams: Sequence[torch.cuda.Stream] | None = None,
     ) -> None:
         execution = ExecutionPlan.of(plan, layers, training or Training(), actions=actions, shares=shares, copied=True)
-        self.device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.device = numbered(device or torch.device("cuda" if torch.cuda.is_available() else "cpu"))
         roles = execution.layout.roles
         self._hub = Hub(len(roles))
         count = len(roles) if self.device.type == "cuda" else 0

@@ -50,7 +50,7 @@ class Scope:
     """Tokens per sample; None: the model's default."""
 
 
-FULL = Scope(sizes=(1, 2, 4, 8, 16, 32), run_sizes=(1, 2, 4, 8, 16), num_stages=(2, 4), effort=Effort(warmup=4))
+FULL = Scope(sizes=(1, 2, 4, 8, 16), run_sizes=(1, 2, 4), num_stages=(2, 4), effort=Effort(repetitions=6, warmup=3))
 QUICK = Scope(sizes=(1, 2), run_sizes=(1,), num_stages=(2,), effort=Effort(repetitions=1, warmup=1), sequence_length=32)
 
 
@@ -73,26 +73,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     device = torch.device("cpu") if options.device == "cpu" else torch.device("cuda", torch.cuda.current_device())
     scope = QUICK if options.quick else FULL
     precision = Precision.FP32 if options.device == "cpu" else Precision.BF16
-    findings = {}
+    findings, folder = {}, options.output / "benchmarks" / "results"
     try:
         for name in options.models:
-            print(f"{name}: measuring ...", file=sys.stderr, flush=True)
-            findings[name] = measure(name, scope, precision=precision, device=device)
-            keep_profile(findings[name].profiled, options.output / "models" / "measured")
+            findings[name] = measure(name, scope, precision=precision, device=device, output=options.output)
+            keep_results(f"gpu-{catalogue_type(device)}", record(findings, device), folder=folder)
             print(
                 f"{name}\n\n{layers_table(findings[name].profiled)}\n\n{runs_table(findings[name].runs)}\n", flush=True
             )
     except BadInputError as fault:
         print(f"benchmarks.gpu: {fault}", file=sys.stderr)
         return BAD_INPUT
-    folder = options.output / "benchmarks" / "results"
-    keep_results(f"gpu-{catalogue_type(device)}", record(findings, device), folder=folder)
     return 0
 
 
-def measure(name: str, scope: Scope, *, precision: Precision, device: torch.device) -> Finding:
-    """Measure one model: its layers on the whole device, then its pipelines."""
+def measure(name: str, scope: Scope, *, precision: Precision, device: torch.device, output: Path) -> Finding:
+    """Measure one model: its layers on the whole device, whose profile is written at once, then its pipelines."""
     started = time.monotonic()
+
+    def told(what: str) -> None:
+        print(f"{name}: {time.monotonic() - started:.0f} s, {what}", file=sys.stderr, flush=True)
+
+    told("measuring layers ...")
     subject = Subject.of(
         name,
         precision=precision,
@@ -101,6 +103,7 @@ def measure(name: str, scope: Scope, *, precision: Precision, device: torch.devi
         sequence_length=scope.sequence_length,
     )
     profiled = profile_layers(subject, scope.sizes, scope.effort)
+    keep_profile(profiled, output / "models" / "measured")
     free_memory()
     size = run_size(subject, scope)
     runs = []
@@ -108,10 +111,11 @@ def measure(name: str, scope: Scope, *, precision: Precision, device: torch.devi
         ways, missing = lanes_on(device, num_stages)
         if missing is not None:
             print(f"no green contexts, only equal streams: {missing}", file=sys.stderr)
-        runs += [
-            run_pipeline(subject, profiled, lanes, num_stages=num_stages, micro_batch=size, effort=scope.effort)
-            for lanes in ways
-        ]
+        for lanes in ways:
+            runs.append(
+                run_pipeline(subject, profiled, lanes, num_stages=num_stages, micro_batch=size, effort=scope.effort)
+            )
+            told(_line(runs[-1]))
     return Finding(profiled=profiled, runs=tuple(runs), seconds=time.monotonic() - started)
 
 
@@ -186,6 +190,13 @@ def _row(run: PipelineRun) -> list[str]:
         percent(run.error),
         "contaminated" if run.contaminated else "",
     ]
+
+
+def _line(run: PipelineRun) -> str:
+    return (
+        f"{len(run.stages)} stages on {run.sharing}: predicted {1e3 * run.predicted_s:.1f} ms, "
+        f"measured {1e3 * run.measured_s:.1f} ms"
+    )
 
 
 def record(findings: dict[str, Finding], device: torch.device) -> dict[str, object]:

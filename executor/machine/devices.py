@@ -112,6 +112,11 @@ def use_device(kind: str, *, index: int, threads: int) -> torch.device:
     return device
 
 
+def numbered(device: torch.device) -> torch.device:
+    """The same device; a GPU without a number is the calling thread's current one. Threads select GPUs by number."""
+    return torch.device("cuda", torch.cuda.current_device()) if str(device) == "cuda" else device
+
+
 def device_type_name(device: torch.device, threads: int) -> str:
     """Name of this kind of device in profiles and clusters, for example `cpu-1-thread` or `nvidia-a100-sxm4-80gb`."""
     if device.type == "cpu":

@@ -77,7 +77,7 @@ class Connections:
     def server(self) -> WaveServer:
         """The parameter server that this rank is."""
         host = self._role.device
-        shard, layout = build_shard(self._execution, host)
+        shard, layout = build_shard(self._execution, host, torch.device("cpu"))
         ranks = {member: self._execution.layout.rank_of(*member) for member in shard.arrived}
         wires = {member: self._wires[host, rank] for member, rank in ranks.items()}
         watch = (lambda _: None) if self._world is None else self._world.wait_graph.waits_for

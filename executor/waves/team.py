@@ -66,7 +66,7 @@ class WaveTeam:
         self.device = device or torch.device("cpu")
         layout = self.execution.layout
         self._hub = Hub(layout.world_size)
-        self.shards = {role.device: build_shard(self.execution, role.device) for role in layout.servers}
+        self.shards = {role.device: build_shard(self.execution, role.device, self.device) for role in layout.servers}
         self._sums: dict[tuple[int, ...], SharedSums] = {}
         recomputes = any(stage.recompute for worker in plan.workers for stage in worker.stages)
         # Recomputation rewinds the device's only generator for a moment: no other thread may draw meanwhile.

@@ -1,4 +1,4 @@
-"""Worlds of gloo processes for tests.
+"""Worlds of processes for tests: over gloo, or over NCCL on a single GPU.
 
 Processes are forked from a server that has imported torch but not used it, which takes a few
 hundredths of a second each instead of seconds.
@@ -15,6 +15,8 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
+DEVICE = os.environ.get("STAGECUT_TEST_DEVICE", "cpu")
+"""Where ranks run; `cuda`: all on the first GPU, over NCCL."""
 TIMEOUT_S = 120
 """How long a rank waits for another: only a hanging test takes this long."""
 
@@ -24,6 +26,13 @@ def forks() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.executor.preloaded"])
     return context
+
+
+def device() -> Any:
+    """Where tensors of a rank must be to travel."""
+    import torch
+
+    return torch.device(DEVICE)
 
 
 def run(function: Callable[..., Any], *arguments: Any, world_size: int) -> list[Any]:
@@ -71,9 +80,22 @@ def _rank(
     import torch
     import torch.distributed as dist
 
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
     try:
+        _join(rank, world_size, store)
+        answer = function(*arguments)
+        dist.barrier()
+        end.send((None, answer))
+    except BaseException:
+        end.send((traceback.format_exc(), None))
+
+
+def _join(rank: int, world_size: int, store: Path) -> None:
+    """Start torch.distributed: as little as possible over gloo, as `plan run` does on several hosts over NCCL."""
+    import torch.distributed as dist
+
+    os.environ |= {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+    if DEVICE == "cpu":
         dist.init_process_group(
             "gloo",
             store=dist.FileStore(str(store), world_size),
@@ -81,8 +103,10 @@ def _rank(
             world_size=world_size,
             timeout=timedelta(seconds=TIMEOUT_S),
         )
-        answer = function(*arguments)
-        dist.barrier()
-        end.send((None, answer))
-    except BaseException:
-        end.send((traceback.format_exc(), None))
+        return
+    from stagecut.executor.ranks.environment import RUN_FOLDER
+    from stagecut.executor.ranks.world import join_world
+
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(world_size), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    os.environ |= {RUN_FOLDER: str(store.parent), "NCCL_HOSTID": f"host{rank}"}  # NCCL refuses two ranks of a host
+    join_world(backend="nccl", device="cuda", timeout_s=TIMEOUT_S)

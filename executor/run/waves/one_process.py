@@ -8,6 +8,7 @@ import torch
 
 from stagecut.executor.dilated.wave_dilation import WaveDilation
 from stagecut.executor.dilated.wave_time_scale import find_wave_time_scale
+from stagecut.executor.machine.devices import numbered
 from stagecut.executor.run.one_rank import failures_of
 from stagecut.executor.run.options import RunOptions
 from stagecut.executor.run.waves.comparison import check_wave_team
@@ -47,7 +48,7 @@ def run_waves_together(
     if options.mode is RunMode.DILATED:
         torch.set_num_threads(1)
         pace = WaveDilation(WaveCostModel(plan_file.problem).plan(plan_file.plan), timeout_s=options.timeout_s)
-    device = torch.device("cuda" if options.device == "cuda" else "cpu")
+    device = numbered(torch.device("cuda" if options.device == "cuda" else "cpu"))
     check = check_wave_team(plan_file, options, device=device) if options.check else None
     own = options.training(plan_file)
     training = WaveTraining(

@@ -8,13 +8,13 @@ from stagecut.executor.waves.setting.execution import WaveExecution
 from stagecut.executor.waves.setting.layout import Member
 
 
-def build_shard(execution: WaveExecution, owner: str) -> tuple[Shard, FlatLayout]:
-    """The shard of a host with its initial weights, and where each parameter lies in it.
+def build_shard(execution: WaveExecution, owner: str, device: torch.device) -> tuple[Shard, FlatLayout]:
+    """The shard of a host with its initial weights on a device, and where each parameter lies in it.
 
     The layers of a stage follow one another, so what it exchanges with a shard is a slice of the shard's vector.
     """
     owned = execution.layout.owned(owner)
-    modules = execution.build(owned, torch.device("cpu"))
+    modules = execution.build(owned, device)
     trained = {layer: execution.trained([layer], modules) for layer in owned}
     layout = FlatLayout({name: parameter for own in trained.values() for name, parameter in own.items()})
     sizes = {layer: sum(parameter.numel() for parameter in own.values()) for layer, own in trained.items()}

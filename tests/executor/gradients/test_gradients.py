@@ -31,7 +31,7 @@ def worst_differences(cases: list[tuple[Plan, dict[str, object]]]) -> list[tuple
         evaluated = pipeline.evaluate(batch)
         loss = pipeline.step(batch)
         worst = max(
-            float((whole(parameter.grad) - expected.gradients[name]).abs().max())
+            float((whole(parameter.grad).cpu() - expected.gradients[name]).abs().max())
             for name, parameter in pipeline.named_parameters().items()
         )
         answers.append((abs(loss - expected.loss), abs(evaluated - expected.loss), worst))

@@ -47,10 +47,10 @@ def trained(plan: Plan) -> tuple[list[float], dict[str, torch.Tensor], list[str]
         pipeline = executor.load(plan, ready_chain(seed=100 + rank), optimizer=SGD)
     told = [str(each.message) for each in caught if "started with" in str(each.message)]
     losses = [pipeline.step(batch_of(plan)) for _ in range(NUM_STEPS)]
-    named = {name: whole(value).detach().numpy() for name, value in pipeline.named_parameters().items()}
+    named = {name: whole(value).detach().cpu().numpy() for name, value in pipeline.named_parameters().items()}
     for stage in pipeline.stages:
         named |= {
-            f"{name}.drawn": whole(dict(layer.named_buffers())["drawn"]).numpy()
+            f"{name}.drawn": whole(dict(layer.named_buffers())["drawn"]).cpu().numpy()
             for name, layer in zip(stage.names, stage.layers, strict=True)
         }
     return losses, named, told
@@ -81,7 +81,7 @@ def trained_alone(plan: Plan, seeds: dict[int, int]) -> tuple[list[float], dict[
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    return losses, {name: value.detach().numpy() for name, value in named.items()}
+    return losses, {name: value.detach().cpu().numpy() for name, value in named.items()}
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -32,6 +32,7 @@ from stagecut.planner.solvers.search.options import SolveOptions
 from tests.executor import pool
 
 WIDTH, SEED = 4, 3
+PROCESSOR = torch.device("cpu")
 SGD = partial(torch.optim.SGD, lr=0.0)
 NO_FASTER = 0.98
 """Least share of the simulated time: nothing can be faster, but clocks are read one after another."""
@@ -70,7 +71,7 @@ def worst_difference(pipelines, chain, batch):
     """Largest difference between some ranks' gradients and those of a single process."""
     expected = reference_step(chain, batch, nn.functional.mse_loss, seed=SEED).gradients
     own = [pair for pipeline in pipelines for pair in pipeline.named_parameters().items()]
-    return max(float((parameter.grad - expected[name]).abs().max()) for name, parameter in own)
+    return max(float((parameter.grad.cpu() - expected[name]).abs().max()) for name, parameter in own)
 
 
 def seconds_of(traces):
@@ -83,7 +84,7 @@ def play(plan, times, folder, *, lists=None, shares=None):
     lists = lists or plan_actions(plan)
     pace = dilation(times, lists, RankLayout.of(plan, shares=shares), path=folder / "links")
     training = Training(loss_fn=nn.functional.mse_loss, optimizer=SGD, seed=SEED)
-    team = Team(plan, chain_for(plan), training, actions=lists, shares=shares, pace=pace)
+    team = Team(plan, chain_for(plan), training, actions=lists, shares=shares, pace=pace, device=PROCESSOR)
     for _ in range(2):
         team.step(batch_of(plan))
         assert worst_difference(team.pipelines, chain_for(plan), batch_of(plan)) < EXACT
@@ -138,7 +139,13 @@ def test_sublots_that_gather_and_cut_take_as_long_as_simulated(tmp_path):
 def start_up_s(plan, times, folder):
     """Time from the start of a step to the first forward of the last stage: the least of three steps."""
     pace = dilation(times, plan_actions(plan), RankLayout.of(plan), path=folder / f"links-{plan.num_sliced}")
-    team = Team(plan, chain_for(plan), Training(loss_fn=nn.functional.mse_loss, optimizer=SGD, seed=SEED), pace=pace)
+    team = Team(
+        plan,
+        chain_for(plan),
+        Training(loss_fn=nn.functional.mse_loss, optimizer=SGD, seed=SEED),
+        pace=pace,
+        device=PROCESSOR,
+    )
     least_s = float("inf")
     for _ in range(3):
         team.step(batch_of(plan))
@@ -215,7 +222,13 @@ def test_a_heterogeneous_cluster_of_sixteen_devices_trains_in_one_process(hetpip
     scale = 0.4 / hetpipe_plan_file.predicted.iteration_s
     pace = dilation_for(hetpipe_plan_file, folder=tmp_path)
     chain = chain_for(plan, problem.model)
-    team = Team(hetpipe_plan_file, chain, Training(loss_fn=nn.functional.mse_loss, optimizer=SGD, seed=SEED), pace=pace)
+    team = Team(
+        hetpipe_plan_file,
+        chain,
+        Training(loss_fn=nn.functional.mse_loss, optimizer=SGD, seed=SEED),
+        pace=pace,
+        device=PROCESSOR,
+    )
     for pipeline in team.pipelines:
         pipeline.pace.time_scale = scale
     team.step(batch_of(plan))

@@ -10,6 +10,7 @@ from stagecut.executor.pipeline import Pipeline
 from stagecut.models.modules.module_chain import LayerModule, ModuleChain
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.sharding.collectives import Collective, sent_bytes
+from tests.executor import pool
 from tests.executor.sharding.sharded_models import HIDDEN_SIZE, MODELS, TOKENS
 
 Bytes = tuple[float, float, float]
@@ -67,6 +68,7 @@ def _counted(stage, chain: ModuleChain, samples: int) -> Bytes:
     division = stage.division
     division.refresh()
     state = _texts_or_images(chain, samples) if stage.index == 0 else (_state(samples),)
+    state = tuple(tensor.to(pool.device()) for tensor in state)
     with Sent() as forward:
         state = division.run(state, recompute=stage.recompute)
     with Sent() as backward:

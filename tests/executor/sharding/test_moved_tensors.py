@@ -27,7 +27,7 @@ Ends = tuple[Placements, Placements]
 def moves(sizes: tuple[int, ...]) -> list[tuple[Ends, float, float]]:
     """For every pair of placements with a way, the largest error of a part, and bytes sent but not counted."""
     place = _place(sizes)
-    tensor = torch.randn(SHAPE, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    tensor = torch.randn(SHAPE, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(place.device)
     found = []
     for source, target in _pairs(sizes):
         steps = conversion(place.mesh, source, target, num_bytes=float(tensor.numel() * tensor.element_size()))
@@ -57,7 +57,7 @@ def _place(sizes: tuple[int, ...]) -> MeshPlace:
         ranks=tuple(range(WORLD_SIZE)),
         index=rank,
         groups=tuple(groups),
-        device=torch.device("cpu"),
+        device=pool.device(),
     )
 
 

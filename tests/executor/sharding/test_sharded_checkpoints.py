@@ -49,9 +49,9 @@ def contents(pipeline: executor.Pipeline) -> Arrays:
     states = local_states(pipeline.optimizer)
     found = {}
     for name, parameter in pipeline.named_parameters().items():
-        found[name] = whole(parameter.detach()).numpy().copy()
+        found[name] = whole(parameter.detach()).cpu().numpy().copy()
         for key, value in states.get(parameter, {}).items():
-            found[f"{name}.{key}"] = whole(value).numpy().copy()
+            found[f"{name}.{key}"] = whole(value).cpu().numpy().copy()
     return found
 
 

@@ -45,7 +45,7 @@ def played(cases: list[Case], as_built: bool) -> list[tuple[tuple[float, float, 
         evaluated = pipeline.evaluate(batch)
         loss = pipeline.step(batch)
         worst = max(
-            float((whole(parameter.grad) - expected.gradients[key]).abs().max())
+            float((whole(parameter.grad).cpu() - expected.gradients[key]).abs().max())
             for key, parameter in pipeline.named_parameters().items()
         )
         counting = executor.load(plan_file(plan, model.profile), even) if as_built else pipeline

@@ -46,7 +46,7 @@ def loop(plan: Plan) -> tuple[float, list[str]]:
         expected = reference_step(chain(), batch, chain().loss, seed=5)
         differences += [abs(pipeline.evaluate(batch) - expected.loss), abs(pipeline.step(batch) - expected.loss)]
         differences += [
-            float((whole(parameter.grad) - expected.gradients[name]).abs().max())
+            float((whole(parameter.grad).cpu() - expected.gradients[name]).abs().max())
             for name, parameter in pipeline.named_parameters().items()
         ]
     messages = [

@@ -43,7 +43,7 @@ def largest_difference(plan: Plan) -> float:
     expected = reference_step(chain(), batch, chain().loss, seed=5)
     differences = [abs(pipeline.evaluate(batch) - expected.loss), abs(pipeline.step(batch) - expected.loss)]
     differences += [
-        float((parameter.grad - expected.gradients[name]).abs().max())
+        float((parameter.grad.cpu() - expected.gradients[name]).abs().max())
         for name, parameter in pipeline.named_parameters().items()
     ]
     return max(differences)

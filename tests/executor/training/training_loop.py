@@ -153,4 +153,4 @@ def _named(
 
 
 def _copy(tensor: Tensor) -> NDArray[np.float64]:
-    return whole(tensor.detach()).numpy().copy()
+    return whole(tensor.detach()).cpu().numpy().copy()

@@ -97,7 +97,7 @@ def begun(plan, folder):
 
 
 def arrays(weights):
-    return weights and {name: value.numpy() for name, value in weights.items()}
+    return weights and {name: value.cpu().numpy() for name, value in weights.items()}
 
 
 def test_servers_and_stages_in_processes_resume_and_others_begin_with_their_weights(tmp_path):

@@ -24,7 +24,7 @@ def trained(plans):
         data = sharded(samples(12), plan)
         reports = [rank.train(data, num_waves=2), rank.train(data, num_waves=3)]
         weights = rank.global_weights()
-        answers.append((reports, weights and {name: value.numpy() for name, value in weights.items()}))
+        answers.append((reports, weights and {name: value.cpu().numpy() for name, value in weights.items()}))
     return answers
 
 

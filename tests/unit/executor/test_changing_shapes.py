@@ -42,7 +42,7 @@ def tokens_of(team: Team, length: int) -> tuple[torch.Tensor, torch.Tensor]:
 def gradients_of(team: Team) -> dict[str, torch.Tensor]:
     """Gradients by global name, from whichever rank has them."""
     named = (pipeline.named_parameters() for pipeline in team.pipelines)
-    return {name: parameter.grad for own in named for name, parameter in own.items()}
+    return {name: parameter.grad.cpu() for own in named for name, parameter in own.items()}
 
 
 def check(team: Team, chain, batch, loss) -> None:

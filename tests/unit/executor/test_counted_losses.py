@@ -36,7 +36,7 @@ def padded_batch() -> tuple[torch.Tensor, torch.Tensor]:
 
 def gradients_of(team: Team) -> dict[str, torch.Tensor]:
     named = (pipeline.named_parameters() for pipeline in team.pipelines)
-    return {name: parameter.grad for own in named for name, parameter in own.items()}
+    return {name: parameter.grad.cpu() for own in named for name, parameter in own.items()}
 
 
 def named_gradients(model, chain) -> dict[str, torch.Tensor]:

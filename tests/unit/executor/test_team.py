@@ -64,7 +64,7 @@ def test_sublots_of_any_size_have_the_gradients_of_a_single_process(seed: int) -
         assert team.step(batch(samples)) == pytest.approx(expected.loss, abs=1e-12)
         for pipeline in team.pipelines:
             for name, parameter in pipeline.named_parameters().items():
-                assert torch.allclose(parameter.grad, expected.gradients[name], rtol=0, atol=1e-12), plan
+                assert torch.allclose(parameter.grad.cpu(), expected.gradients[name], rtol=0, atol=1e-12), plan
 
 
 def test_gradients_are_clipped_by_the_norm_of_the_whole_model() -> None:
@@ -78,7 +78,7 @@ def test_gradients_are_clipped_by_the_norm_of_the_whole_model() -> None:
         assert pipeline.gradient_norm == pytest.approx(float(expected), rel=1e-12)
         for name, parameter in pipeline.named_parameters().items():
             scaled = reference.gradients[name] * (1e-3 / (expected + 1e-6))
-            assert torch.allclose(parameter.grad, scaled, rtol=1e-12, atol=0)
+            assert torch.allclose(parameter.grad.cpu(), scaled, rtol=1e-12, atol=0)
 
 
 def test_recomputed_dropout_draws_the_same_masks() -> None:
@@ -152,7 +152,7 @@ def test_layers_that_devices_compute_whole_need_no_processes() -> None:
     expected = reference_step(chain_of(layers()), batch(8), nn.functional.mse_loss, seed=0).gradients
     for pipeline in team.pipelines:
         for name, parameter in pipeline.named_parameters().items():
-            assert torch.allclose(parameter.grad, expected[name], rtol=1e-12, atol=0)
+            assert torch.allclose(parameter.grad.cpu(), expected[name], rtol=1e-12, atol=0)
 
 
 def test_a_list_of_layers_needs_a_loss() -> None:
@@ -188,4 +188,4 @@ def test_weights_do_not_depend_on_the_partition() -> None:
     team = Team(plan, builders, Training(loss_fn=loss, seed=7))
     divided = {name: value for pipeline in team.pipelines for name, value in pipeline.named_parameters().items()}
     assert divided.keys() == alone.keys()
-    assert all(torch.equal(divided[name], alone[name]) for name in alone)
+    assert all(torch.equal(divided[name].cpu(), alone[name]) for name in alone)
