@@ -1,8 +1,7 @@
 """Devices by name and number."""
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 
 from stagecut.executor.machine.devices import numbered
 
