@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Unpack
 
 from stagecut.planner.core.job import AUTO
@@ -11,23 +11,13 @@ from stagecut.planner.core.numerics.tolerances import EQUAL_TIMES
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Status, StopCause
 from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
-from stagecut.planner.core.virtual_workers.wave_result import WaveResult
+from stagecut.planner.core.virtual_workers.wave_result import WavePoint, WaveResult
 from stagecut.planner.cost.waves.wave_costs import WaveCostModel, WaveCosts
 from stagecut.planner.simulator.waves.steady import steady_state
 from stagecut.planner.solvers.search.budget import Budget, RunLimits
 from stagecut.planner.solvers.search.interruption import uninterrupted
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.step_clock import StepClock
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WavePoint:
-    """Best plan and bound known at one time during a search."""
-
-    seconds: float
-    samples_per_s: float | None
-    bound_samples_per_s: float | None
-
 
 Hosts = tuple[tuple[str, ...], ...]
 """Of the devices of each worker, in alphabetical order."""
@@ -63,7 +53,7 @@ class WaveSearch(Budget):
         """No plan has more samples per second."""
         self.reason = ""
         """Why nothing fits."""
-        self._observer = observer
+        self._observer, self._history = observer, list[WavePoint]()
         self.best_of: dict[Hosts, tuple[float, WavePlan]] = {}
         """By the hosts of all workers' devices, the best plan and its samples per second."""
         self._known: dict[WavePlan, float] = {}
@@ -153,20 +143,21 @@ class WaveSearch(Budget):
             bound_samples_per_s=max(self.bound, self.best) if 0 < self.bound < math.inf else None,
             counts=tuple(sorted(self._counts.items())),
             step_seconds=self._clock.seconds,
+            history=tuple(self._history),
             stopped_by=None if status in (Status.OPTIMAL, Status.INFEASIBLE) else cause,
             fault=self.fault,
             reason=self.reason if status is Status.INFEASIBLE else "",
         )
 
     def _report(self) -> None:
+        point = WavePoint(
+            seconds=self.seconds,
+            samples_per_s=self.best if self.best_plan is not None else None,
+            bound_samples_per_s=self.bound if math.isfinite(self.bound) else None,
+        )
+        self._history.append(point)
         if self._observer is not None:
-            self._observer(
-                WavePoint(
-                    seconds=self.seconds,
-                    samples_per_s=self.best if self.best_plan is not None else None,
-                    bound_samples_per_s=self.bound if math.isfinite(self.bound) else None,
-                )
-            )
+            self._observer(point)
 
 
 def _first_waves(costs: WaveCosts) -> float:

@@ -5,7 +5,7 @@ import click
 from stagecut.planner.analysis.wave_prediction import PlayedWaves
 from stagecut.planner.cli.views.run import print_lines
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.virtual_workers.wave_result import WaveResult
+from stagecut.planner.core.virtual_workers.wave_result import WavePoint, WaveResult
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.report.labels import bytes_label, count_label, percent_label
 from stagecut.planner.report.summary import throughput_summary, values_of
@@ -15,7 +15,6 @@ from stagecut.planner.report.waves.wave_labels import wave_plan_label
 from stagecut.planner.report.waves.wave_summary import wave_simulation_summary
 from stagecut.planner.report.waves.wave_tables import wave_stage_tables
 from stagecut.planner.report.waves.wave_verdict import rate_label
-from stagecut.planner.workers.wave_search import WavePoint
 
 
 def rate_words(point: WavePoint | None) -> str:

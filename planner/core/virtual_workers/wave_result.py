@@ -7,6 +7,15 @@ from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WavePoint:
+    """Best plan and bound known at one time during a search."""
+
+    seconds: float
+    samples_per_s: float | None
+    bound_samples_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaveResult:
     """The answer, with the throughput recomputed by the simulator."""
 
@@ -22,6 +31,7 @@ class WaveResult:
     """Work done: patterns, plans simulated, programs solved ..."""
     step_seconds: tuple[tuple[str, float], ...] = ()
     """Seconds by step of the search."""
+    history: tuple[WavePoint, ...] = ()
     reason: str = ""
     """Why no plan fits, with numbers; only if none does."""
     stopped_by: StopCause | None = None

@@ -84,7 +84,8 @@ class Play:
         self.done_by_all = 0
         self.waits = [[0.0, 0.0, 0.0] for _ in range(num_workers)]
         """Seconds that a worker's stages have waited at gates, for the pipeline, for links."""
-        self.crossing_bytes = 0.0
+        self.carried = [0] * num_flows
+        """Messages of each flow; a reply with several waves, that takes so many times as long, counts as so many."""
         self.spans: list[WaveSpan] | None = [] if record else None
         self.now, self.num_events = 0.0, 0
         for node in range(len(nodes)):
@@ -236,7 +237,7 @@ class Play:
         for line in self.tables.lines[flow]:
             self.free[line] = end
         heappush(self.heap, (end, ENDS, 0, len(self.nodes) + flow, start - ready))
-        self.crossing_bytes += times * own.crossing_bytes
+        self.carried[flow] += times
         if self.spans is not None:
             node = self.nodes[own.node]
             self.spans.append(WaveSpan(own.kind, node.worker, node.stage, number, start, end, clock, flow))

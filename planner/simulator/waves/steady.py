@@ -8,7 +8,7 @@ from stagecut.planner.core.numerics.tolerances import EQUAL_STATES
 from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
 from stagecut.planner.cost.waves.wave_costs import WaveCosts, WorkerCosts
-from stagecut.planner.simulator.waves.network import NONE, network_of
+from stagecut.planner.simulator.waves.network import NONE, WaveNetwork, network_of
 from stagecut.planner.simulator.waves.play import ENDS, Play
 
 MOST_WAVES, MOST_EVENTS = 1000, 400_000
@@ -44,6 +44,8 @@ class SteadyState:
     """Of all workers."""
     waits: tuple[Waits, ...]
     """Of each worker."""
+    carried: tuple[float, ...]
+    """Messages per wave of each flow of the network."""
     crossing_bytes: float
     """Bytes across hosts per minibatch, over all workers."""
 
@@ -67,7 +69,7 @@ class _Moment:
     seconds: tuple[float, ...]
     """What is left until each event, and until each link is free; how long stages and messages have waited."""
     waits: tuple[tuple[float, ...], ...]
-    crossing_bytes: float
+    carried: tuple[int, ...]
 
 
 def steady_state(costs: WaveCosts, *, most_waves: int = MOST_WAVES) -> SteadyState:
@@ -87,11 +89,11 @@ def steady_state(costs: WaveCosts, *, most_waves: int = MOST_WAVES) -> SteadySta
         counts, moment = _moment(play, wave)
         for before in reversed(moments[counts]):
             if _returns(before, moment):
-                return _between(costs, before, moment)
+                return _between(play.network, before, moment)
         moments[counts].append(moment)
         if play.num_events >= MOST_EVENTS and wave >= LEAST_WAVES:
             break
-    return _second_half(costs, play, [each for own in moments.values() for each in own])
+    return _second_half(play, [each for own in moments.values() for each in own])
 
 
 def worker_rate(costs: WorkerCosts, *, local_step: LocalStep = LocalStep.MINIBATCH) -> float:
@@ -144,7 +146,7 @@ def _moment(play: Play, wave: int) -> tuple[tuple[int, ...], _Moment]:
         now=play.now,
         seconds=tuple(max(0.0, left) for left in seconds),
         waits=tuple(map(tuple, play.waits)),
-        crossing_bytes=play.crossing_bytes,
+        carried=tuple(play.carried),
     )
     return tuple(counts), moment
 
@@ -155,19 +157,21 @@ def _returns(before: _Moment, after: _Moment) -> bool:
     return all(abs(a - b) <= slack for a, b in zip(before.seconds, after.seconds, strict=True))
 
 
-def _between(costs: WaveCosts, before: _Moment, after: _Moment) -> SteadyState:
+def _between(network: WaveNetwork, before: _Moment, after: _Moment) -> SteadyState:
     """One period, from a moment to another."""
-    num_waves = after.wave - before.wave
-    num_minibatches = num_waves * sum(worker.wave for worker in costs.plan.workers)
+    num_waves, plan = after.wave - before.wave, network.costs.plan
     waits = zip(before.waits, after.waits, strict=True)
+    carried = tuple((b - a) / num_waves for a, b in zip(before.carried, after.carried, strict=True))
+    crossing_bytes = sum(count * flow.crossing_bytes for count, flow in zip(carried, network.flows, strict=True))
     return SteadyState(
         first_wave=before.wave,
         num_waves=num_waves,
         period_s=after.now - before.now,
         is_exact=True,
-        samples_per_wave=costs.plan.samples_per_wave,
+        samples_per_wave=plan.samples_per_wave,
         waits=tuple(_waits(*pair, num_waves) for pair in waits),
-        crossing_bytes=(after.crossing_bytes - before.crossing_bytes) / num_minibatches,
+        carried=carried,
+        crossing_bytes=crossing_bytes / sum(worker.wave for worker in plan.workers),
     )
 
 
@@ -176,9 +180,9 @@ def _waits(before: tuple[float, ...], after: tuple[float, ...], num_waves: int) 
     return Waits(gate_s=gate_s, pipeline_s=pipeline_s, link_s=link_s)
 
 
-def _second_half(costs: WaveCosts, play: Play, moments: list[_Moment]) -> SteadyState:
+def _second_half(play: Play, moments: list[_Moment]) -> SteadyState:
     moments.sort(key=lambda moment: moment.wave)
-    found = _between(costs, moments[len(moments) // 2 - 1], moments[-1])
+    found = _between(play.network, moments[len(moments) // 2 - 1], moments[-1])
     waves_s = []
     for number, ends in enumerate(play.wave_ends):
         last = play.num_done[number] - 1

@@ -94,9 +94,10 @@ def test_a_search_cancelled_at_its_first_plan_keeps_it():
     assert result.stopped_by is StopCause.USER
 
 
-def test_improvements_are_observed():
+def test_improvements_are_observed_and_kept():
     points = []
     result = solve_waves(fast_and_slow(), SolveOptions(), observer=points.append)
+    assert result.history == tuple(points)
     assert points[-1].samples_per_s == result.samples_per_s
     assert points[-1].bound_samples_per_s == pytest.approx(result.bound_samples_per_s)
 

@@ -33,7 +33,7 @@ from stagecut.planner.io.files.plan_file import provenance_of
 from stagecut.planner.io.files.plan_statements import Provenance
 from stagecut.planner.io.files.wave_plan_file import plan_tree
 from stagecut.planner.report.progress import progress
-from stagecut.planner.report.summary import SCHEMA
+from stagecut.planner.report.summary import SCHEMA, values_of
 from stagecut.planner.report.waves.wave_verdict import wave_verdict
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.workers.wave_search import WaveObserver
@@ -117,6 +117,7 @@ def _answer(problem: Problem, result: WaveResult, played: PlayedWaves | None) ->
         **wave_row(result),
         "counts": dict(result.counts),
         "step_seconds": dict(result.step_seconds),
+        "history": [values_of(point, "seconds", "samples_per_s", "bound_samples_per_s") for point in result.history],
         "plan": None if played is None else plan_tree(played.plan, problem),
         "verdict": wave_verdict(result, basis=basis),
         "times_rest_on": str(basis.basis),
