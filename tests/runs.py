@@ -12,6 +12,12 @@ from stagecut.planner.core.run_record import (
     StepRecord,
 )
 from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.core.virtual_workers.wave_run_record import (
+    DroppedWorker,
+    WaveRunRecord,
+    WaveWaits,
+    WaveWorkerRecord,
+)
 
 STAGE = StageRecord(
     start=0,
@@ -69,3 +75,52 @@ DILATED = replace(
     dilation=DilationRecord(time_scale=0.5, stand_ins=True, one_process=True, late_share=0.0075),
 )
 """1 % above what was predicted, in half the time."""
+
+WORKER = WaveWorkerRecord(
+    devices=("fast/0", "slow/0"),
+    samples_per_wave=8,
+    predicted_samples_per_s=10.0,
+    measured_samples_per_s=8.0,
+    local_staleness=1,
+    local_bound=1,
+    global_staleness=0,
+    global_bound=4,
+    predicted_waits=WaveWaits(gate_s=0.0, pipeline_s=0.5, link_s=0.25),
+    measured_waits=WaveWaits(gate_s=0.125, pipeline_s=0.5, link_s=0.0),
+)
+WAVE_RUN = WaveRunRecord(
+    plan_hash="ef" * 32,
+    profile_hash="cd" * 32,
+    model="three",
+    cluster="pair",
+    device="cpu",
+    mode=RunMode.REAL,
+    one_process=True,
+    versions=(("python", "3.11"), ("stagecut", "0.1")),
+    started="2026-01-31T12:00:00Z",
+    samples_per_wave=16,
+    num_waves=4,
+    warmup=1,
+    predicted_samples_per_s=20.0,
+    measured_samples_per_s=16.0,
+    losses=(3.0, 2.5, 2.0, None),
+    workers=(WORKER, WORKER),
+)
+"""Two workers, each 20 % slower than predicted; the last loss is not a number."""
+WAVE_RUN_WITHOUT_ONE = replace(
+    WAVE_RUN,
+    mode=RunMode.DILATED,
+    time_scale=2.0,
+    workers=(
+        WORKER,
+        replace(
+            WORKER,
+            measured_samples_per_s=None,
+            local_staleness=None,
+            global_staleness=None,
+            measured_waits=None,
+            dropped=DroppedWorker(num_waves=0, reason="died"),
+        ),
+    ),
+)
+"""The second worker was lost in its first wave."""

@@ -14,7 +14,7 @@ E = TypeVar("E", bound=Entry)
 
 _TELLTALE = {
     **{"plan solve --json": "history", "plan compare --json": "results", "plan explain --json": "what_if"},
-    **{"run": "measured_s", "profile": "layers", "cluster": "servers", "job": "global_batch", "plan": "inputs"},
+    **{"run": "plan_hash", "profile": "layers", "cluster": "servers", "job": "global_batch", "plan": "inputs"},
 }
 """A key that every file of the kind has, and that no later kind in this order knows."""
 

@@ -13,17 +13,20 @@ from pydantic import ValidationError
 
 from stagecut.planner.core.messages.errors import BadInputError, OutputError
 from stagecut.planner.core.run_record import CheckRecord, RunRecord, finite_or_none
+from stagecut.planner.core.virtual_workers.wave_run_record import WaveRunRecord
 from stagecut.planner.io.documents.canonical import Tree
 from stagecut.planner.io.documents.complaints import format_where, shorten
 from stagecut.planner.io.documents.input_file import open_input, unreadable
 from stagecut.planner.io.documents.records import from_entry, tree_of
 from stagecut.planner.io.documents.write import check_place
 from stagecut.planner.io.files.run_entry import RunFile
+from stagecut.planner.io.files.wave_run_entry import WaveRunFile
 
 DEFAULT_HISTORY = "runs.jsonl"
 """Path in the current folder."""
 OF_WAVES = "waves"
 """The kind of the records of :mod:`stagecut.planner.io.files.wave_run_file`; others have none."""
+AnyRun = RunRecord | WaveRunRecord
 MAX_LINE_BYTES = 16_000_000
 MAX_HISTORY_BYTES = 100_000_000
 MAX_SKIPPED = 1000
@@ -36,6 +39,8 @@ class History:
 
     runs: tuple[RunRecord, ...]
     """Runs in the order in which they were appended."""
+    wave_runs: tuple[WaveRunRecord, ...]
+    """Those through waves."""
     skipped: tuple[str, ...]
     """Why lines could not be read, for example because a crash left one half-written."""
 
@@ -77,17 +82,22 @@ def read_runs(path: str | Path) -> History:
     Raises a BadInputError if the file cannot be read, is too large, has lines but no run, or has too many other lines.
     """
     runs: list[RunRecord] = []
+    wave_runs: list[WaveRunRecord] = []
     skipped: list[str] = []
     for number, line in _lines(Path(path)):
         try:
-            runs += _runs_of(line)
+            run = _run_of(line)
+            if isinstance(run, WaveRunRecord):
+                wave_runs.append(run)
+            else:
+                runs.append(run)
         except BadInputError as fault:
             skipped.append(f"{path}:{number}: {fault}; line skipped")
         if len(skipped) > MAX_SKIPPED:
             raise BadInputError(f"{path}: more than {MAX_SKIPPED} lines are not runs", *skipped[:3])
-    if skipped and not runs:
+    if skipped and not (runs or wave_runs):
         raise BadInputError(f"{path}: contains no run", *skipped[:3])
-    return History(runs=tuple(runs), skipped=tuple(skipped))
+    return History(runs=tuple(runs), wave_runs=tuple(wave_runs), skipped=tuple(skipped))
 
 
 def to_tree(run: RunRecord) -> Tree:
@@ -139,13 +149,13 @@ def _opened(path: Path) -> io.BufferedReader:
     return open_input(path)
 
 
-def _runs_of(line: bytes) -> tuple[RunRecord, ...]:
-    """The run of a line; none if it is one through waves, which has other figures."""
+def _run_of(line: bytes) -> AnyRun:
+    """The run of a line."""
     try:
         tree = json.loads(line)
         if isinstance(tree, dict) and tree.get("kind") == OF_WAVES:
-            return ()
-        entry = RunFile.model_validate(tree)
+            return from_entry(WaveRunRecord, WaveRunFile.model_validate(tree))
+        return from_entry(RunRecord, RunFile.model_validate(tree))
     except ValidationError as error:
         fault = error.errors(include_url=False, include_context=False)[0]
         place = format_where(fault["loc"])
@@ -153,7 +163,6 @@ def _runs_of(line: bytes) -> tuple[RunRecord, ...]:
     except (ValueError, RecursionError):
         half = "" if line.endswith(b"\n") else "; it is incomplete"
         raise BadInputError(f"not a run in JSON{half}") from None
-    return (from_entry(RunRecord, entry),)
 
 
 def check_tree(check: CheckRecord) -> Tree:

@@ -10,7 +10,8 @@ import pytest
 from stagecut.planner.core.messages.errors import BadInputError, OutputError
 from stagecut.planner.io.files import run_history
 from stagecut.planner.io.files.run_history import append_run, check_appendable, read_runs
-from tests.runs import DILATED, RUN
+from stagecut.planner.io.files.wave_run_file import append_wave_run
+from tests.runs import DILATED, RUN, WAVE_RUN, WAVE_RUN_WITHOUT_ONE
 
 
 def test_runs_come_back_in_order(tmp_path):
@@ -21,6 +22,17 @@ def test_runs_come_back_in_order(tmp_path):
     assert history.runs == (RUN, DILATED, RUN)
     assert history.skipped == ()
     assert len(path.read_text().splitlines()) == 3
+
+
+def test_runs_through_waves_are_kept_apart(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    append_wave_run(path, WAVE_RUN)
+    append_run(path, RUN)
+    append_wave_run(path, WAVE_RUN_WITHOUT_ONE)
+    history = read_runs(path)
+    assert history.runs == (RUN,)
+    assert history.wave_runs == (WAVE_RUN, WAVE_RUN_WITHOUT_ONE)
+    assert history.skipped == ()
 
 
 def test_a_half_written_last_line_is_reported_and_passed_over(tmp_path):
