@@ -8,7 +8,9 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.core.waves import LocalStep, local_staleness
+from stagecut.planner.cost.memory_parts import MemoryParts
 from stagecut.planner.cost.waves.wave_costs import WaveCostModel, WaveCosts
+from stagecut.planner.cost.waves.wave_memory_parts import wave_memory_parts
 from stagecut.planner.io.files.plan_statements import Provenance
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
 from stagecut.planner.io.files.wave_statements import (
@@ -36,6 +38,10 @@ class PlayedWaves:
             return None
         devices = {name for worker in self.plan.workers for stage in worker.stages for name in stage.devices}
         return throughput_of(self.problem, devices, self.timeline.samples_per_s)
+
+    def memory(self, worker: int) -> tuple[MemoryParts, ...]:
+        """What fills the memory of the stages of a worker."""
+        return wave_memory_parts(WaveCostModel(self.problem), self.plan, self.costs.workers[worker])
 
     @property
     def s_local(self) -> int:

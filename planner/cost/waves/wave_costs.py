@@ -69,8 +69,12 @@ class WorkerCosts:
     @property
     def memory_bytes(self) -> Floats:
         """High-water mark of each device."""
-        depth = np.array([stage.warmup_depth for stage in self.worker.stages])
-        return self.static_bytes + depth * self.saved_bytes + self.working_bytes
+        return self.static_bytes + self.activation_bytes + self.working_bytes
+
+    @property
+    def activation_bytes(self) -> Floats:
+        """What is kept for the backwards of as many minibatches as run ahead."""
+        return np.array([stage.warmup_depth for stage in self.worker.stages]) * self.saved_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
