@@ -43,6 +43,11 @@ def stage_labels(plan: Plan) -> tuple[str, ...]:
     return tuple(f"{index}  {device_label(stage.devices)}" for index, stage in enumerate(plan.stages))
 
 
+def stage_name(pipeline: int, stage: int, *, several: bool) -> str:
+    """The number of a stage, after that of its pipeline or virtual worker where there are several: `1:0`."""
+    return f"{pipeline}:{stage}" if several else str(stage)
+
+
 def lane_labels(timeline: Timeline, labels: Sequence[str] = ()) -> list[str]:
     """One label per device group: the given labels of its stages, `stage 0` or `stages 0, 4` by default."""
     lanes = [np.flatnonzero(timeline.device == device).tolist() for device in range(timeline.num_devices)]

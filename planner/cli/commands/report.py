@@ -9,11 +9,9 @@ from stagecut.planner.cli.parameters.files import InputFile
 from stagecut.planner.cli.parameters.groups import example, general_options, option_group
 from stagecut.planner.cli.process.sections import SectionCommand
 from stagecut.planner.cli.process.writing import print_json
-from stagecut.planner.cost.time_basis import time_basis
-from stagecut.planner.io.files.plan_file import read_plan_file
+from stagecut.planner.io.files.wave_plan_file import read_any_plan_file
 from stagecut.planner.report.page.page import page_bytes
 from stagecut.planner.report.summary import SCHEMA
-from stagecut.planner.report.verdict import verdict
 
 
 @click.command(
@@ -29,15 +27,15 @@ def command(path: Path, answers: Answers, outputs: ReportOutputs, *, as_json: bo
     """Show all about a plan on one offline page for a browser.
 
     The page holds everything it needs: verdict, numbers, the cluster with the stages on its devices, a
-    timeline with zoom, memory, links, and what limits the plan. Nothing is fetched when it is opened.
+    timeline with zoom, memory, links, and what limits the plan or what virtual workers wait for. Nothing is
+    fetched when it is opened.
     """
-    plan_file = read_plan_file(path)
+    plan_file = read_any_plan_file(path)
     outputs.check()
-    contents = answers.contents(plan_file)
-    page = page_bytes(contents)
-    outputs.write(outputs.output, page)
-    said = verdict(contents.result, even_split_s=contents.even_split_s, basis=time_basis(plan_file.problem))
+    page = answers.page(plan_file)
+    written = page_bytes(page)
+    outputs.write(outputs.output, written)
     if as_json:
-        print_json({"schema": SCHEMA, "report": str(outputs.output), "bytes": len(page), "verdict": said})
+        print_json({"schema": SCHEMA, "report": str(outputs.output), "bytes": len(written), "verdict": page.verdict})
     else:
-        click.echo(said)
+        click.echo(page.verdict)

@@ -113,6 +113,10 @@ class Pictures(Outputs):
             return num_tasks * task_s
         return CHART_S + num_tasks * (task_s + GANTT_TASK_S.get(self.gantt.suffix.lower(), 0.0))
 
+    def wave_seconds(self) -> float:
+        """The same for virtual workers: estimated seconds to draw a few waves, whatever the plan."""
+        return 0.0 if self.gantt is None else CHART_S
+
     def draw(self, played: Played) -> None:
         """Draw the pictures that were asked for, and write them."""
         labels, title = stage_labels(played.plan), played.problem.model.name

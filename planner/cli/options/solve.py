@@ -7,12 +7,13 @@ import click
 
 from stagecut.planner.analysis.prediction import Played
 from stagecut.planner.analysis.wave_prediction import PlayedWaves
-from stagecut.planner.cli.options.outputs import CHART_S, Pictures, check_page, page_seconds
+from stagecut.planner.cli.options.outputs import PAGE_S, Pictures, check_page, page_seconds
 from stagecut.planner.cli.parameters.files import output_option
 from stagecut.planner.cli.process.lazy_group import seconds_since_start
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import Result
+from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.io.documents.canonical import format_json
 from stagecut.planner.io.files.plan_file import PlanFile, to_tree
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
@@ -21,6 +22,9 @@ from stagecut.planner.report.convergence import convergence_bytes
 from stagecut.planner.report.images import image_format
 from stagecut.planner.report.page.contents import Contents
 from stagecut.planner.report.page.page import page_bytes
+from stagecut.planner.report.page.plan_page import plan_page
+from stagecut.planner.report.waves.wave_contents import WaveContents
+from stagecut.planner.report.waves.wave_page import wave_page
 from stagecut.planner.simulator.binding import what_binds
 
 CONVERGENCE = "a convergence chart"
@@ -76,18 +80,25 @@ class SolveOutputs(Pictures):
                 provenance=plan_file.provenance,
                 even_split_s=even_split_s,
             )
-            self.write(self.report, page_bytes(contents))
+            self.write(self.report, page_bytes(plan_page(contents)))
         if self.convergence is not None:
             title = f"{problem.model.name} on {problem.cluster.name}"
             image = image_format(self.convergence, what=CONVERGENCE)
             self.write(self.convergence, convergence_bytes(result, image, title=title))
         return tuple(path for path in self.paths if played is not None or path == self.convergence)
 
-    def write_waves(self, played: PlayedWaves, plan_file: WavePlanFile) -> tuple[Path, ...]:
+    def wave_seconds(self) -> float:
+        """See :meth:`Pictures.wave_seconds`."""
+        return Pictures.wave_seconds(self) + (0.0 if self.report is None else PAGE_S)
+
+    def write_waves(self, played: PlayedWaves, result: WaveResult, plan_file: WavePlanFile) -> tuple[Path, ...]:
         """Write all files that were asked for about virtual workers; return them."""
         if self.output is not None:
             self.write(self.output, format_json(wave_tree(plan_file)))
         self.draw_waves(played)
+        if self.report is not None:
+            contents = WaveContents(played=played, result=result, provenance=plan_file.provenance)
+            self.write(self.report, page_bytes(wave_page(contents)))
         return self.paths
 
 
@@ -110,7 +121,7 @@ class TimeBudget:
     @property
     def spent_of_waves_s(self) -> float:
         """The same for virtual workers, whose pictures show a few waves whatever the plan."""
-        return self.spent_s + (0.0 if self.pictures.gantt is None else CHART_S)
+        return self.spent_s + self.pictures.wave_seconds()
 
     def answer_s(self, plan: Plan) -> float:
         """Part of the limit to keep for everything after the search."""

@@ -30,7 +30,7 @@ def print_plan(played: Played) -> None:
 def print_memory(played: Played) -> None:
     """What fills the memory of each stage's devices."""
     click.echo()
-    print_table(*memory_tables(played.plan, played.memory, played.costs.limit_bytes.tolist()))
+    print_table(*memory_tables(played.plan.stages, played.memory, played.costs.limit_bytes.tolist()))
 
 
 def print_numbers(played: Played, result: Result | None = None) -> None:

@@ -7,11 +7,11 @@ from stagecut.planner.cli.views.run import print_lines
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.virtual_workers.wave_result import WavePoint, WaveResult
 from stagecut.planner.io.documents.records import tree_of
-from stagecut.planner.report.labels import bytes_label, count_label, percent_label
+from stagecut.planner.report.labels import count_label, percent_label
 from stagecut.planner.report.summary import throughput_summary, values_of
 from stagecut.planner.report.text_table import print_table
-from stagecut.planner.report.throughput_lines import throughput_lines
 from stagecut.planner.report.waves.wave_labels import wave_plan_label
+from stagecut.planner.report.waves.wave_numbers import wave_numbers
 from stagecut.planner.report.waves.wave_summary import wave_simulation_summary
 from stagecut.planner.report.waves.wave_tables import wave_stage_tables
 from stagecut.planner.report.waves.wave_verdict import rate_label
@@ -38,22 +38,8 @@ def print_wave_plan(played: PlayedWaves) -> None:
 
 def print_wave_numbers(played: PlayedWaves, result: WaveResult | None = None) -> None:
     """Throughput, staleness, traffic; with a result also what is proven about the throughput."""
-    timeline = played.timeline
-    rows = [("throughput", rate_label(timeline.samples_per_s))]
-    if result is not None:
-        rows += [("upper bound", rate_label(result.bound_samples_per_s)), ("gap", percent_label(result.gap))]
-    rows += throughput_lines(played.throughput, num_devices=played.problem.cluster.num_devices)[1:]
-    rows += [
-        ("local staleness", _at_most(played.s_local)),
-        ("global staleness", _at_most(played.s_global)),
-        ("across hosts", f"{bytes_label(timeline.bytes_across_hosts)} per minibatch"),
-    ]
     click.echo()
-    print_lines(tuple(rows))
-
-
-def _at_most(count: int) -> str:
-    return f"at most {count} minibatch{'' if count == 1 else 'es'}"
+    print_lines(tuple(wave_numbers(played, result)))
 
 
 def wave_row(result: WaveResult) -> dict[str, object]:

@@ -39,11 +39,16 @@ class ProvenanceEntry(AnswerEntry):
     input_hashes: dict[str, str]
 
 
-class SolveAnswerEntry(ResultEntry):
+class AnswerAboutInputs(AnswerEntry):
+    """What a command prints about a problem."""
+
+    provenance: ProvenanceEntry
+
+
+class SolveAnswerEntry(AnswerAboutInputs, ResultEntry):
     """What `plan solve --json` prints."""
 
     history: list[PointEntry]
-    provenance: ProvenanceEntry
 
 
 class UnsupportedEntry(AnswerEntry):
@@ -53,11 +58,10 @@ class UnsupportedEntry(AnswerEntry):
     status: Text
 
 
-class CompareAnswerEntry(AnswerEntry):
+class CompareAnswerEntry(AnswerAboutInputs):
     """What `plan compare --json` prints."""
 
     results: list[ResultEntry | UnsupportedEntry]
-    provenance: ProvenanceEntry
 
 
 class WhatIfEntry(ResultEntry):
@@ -67,9 +71,8 @@ class WhatIfEntry(ResultEntry):
     unit: Text
 
 
-class ExplainAnswerEntry(AnswerEntry):
+class ExplainAnswerEntry(AnswerAboutInputs):
     """What `plan explain --json` prints."""
 
     iteration_s: NonNegative
     what_if: list[WhatIfEntry]
-    provenance: ProvenanceEntry

@@ -1,105 +1,105 @@
-"""Numbers that the charts of a page draw, as plain values."""
+"""Numbers that the charts of the page about a plan draw, as plain values."""
 
-from dataclasses import asdict
+from collections.abc import Iterator
 
 import numpy as np
 
-from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.run_record import RunRecord
 from stagecut.planner.cost.plan_costs import TaskKind
-from stagecut.planner.report.convergence import steps_of
 from stagecut.planner.report.gantt import STYLES
 from stagecut.planner.report.labels import lane_labels, stage_labels
+from stagecut.planner.report.page.bars import SECONDS, Series, bars, known, memory_bars, search_data, share_bars
 from stagecut.planner.report.page.contents import Contents
+from stagecut.planner.report.page.timeline_data import Data, Lane, steps_in_ticks, timeline_data
+from stagecut.planner.simulator.binding import Binding
 from stagecut.planner.simulator.timeline import MemoryCurve, Timeline
 
-TICKS = 10_000_000
-"""Times are whole ticks, of which an iteration has this many: short to write, and finer than any screen."""
 KINDS = tuple(STYLES)
 MOST_LINKS = 16
 """Links drawn; the table has all."""
 
-Data = dict[str, object]
-
 
 def chart_data(contents: Contents) -> Data:
     """Everything that is drawn, by the name of the chart."""
-    played, timeline = contents.played, contents.played.timeline
-    groups = timeline.num_devices
-    limits = played.costs.limit_bytes[:groups]
+    played, timeline, run = contents.played, contents.played.timeline, contents.run
+    lanes = list(_lanes(timeline, lane_labels(timeline, stage_labels(played.plan))))
+    names = [lane.label for lane in lanes], [lane.short for lane in lanes]
+    limits_bytes = known(played.costs.limit_bytes[: len(lanes)].tolist())
     return {
-        "iteration_s": timeline.iteration_s,
-        "ticks": TICKS,
-        "kinds": [STYLES[kind].name for kind in KINDS],
-        "lanes": lane_labels(timeline, stage_labels(played.plan)),
-        "short_lanes": [
-            ", ".join(str(stage) for stage in np.flatnonzero(timeline.device == group)) for group in range(groups)
-        ],
-        "gantt": [_lane(timeline, group) for group in range(groups)],
+        **timeline_data(lanes, tuple(STYLES.values()), total_s=timeline.iteration_s),
+        "words": {"row": "Stage", "unit": "sample", "idle": "bubble"},
         "memory": [_curve(curve, timeline.iteration_s) for curve in timeline.memory],
-        "limits_bytes": _known(limits),
+        "limits_bytes": limits_bytes,
         "fullest": contents.binding.fullest,
-        "memory_parts": [asdict(parts) for parts in played.memory[:groups]],
-        "links": [[use.name, use.busy_s] for use in contents.binding.links[:MOST_LINKS]],
         "search": _search(contents.result),
-        "compared": [
-            {"solver": result.solver, "objective_s": result.objective_s, "bound_s": result.bound_s}
-            for result in contents.compared
-            if result.objective_s is not None
-        ],
-        "run": None if contents.run is None else _run(contents.run),
+        "bars": {
+            "parts": memory_bars(*names, played.memory[: len(lanes)], limits_bytes),
+            "links": _links(contents.binding),
+            "compared": _compared(contents.compared),
+            "run": None if run is None else _run(run),
+        },
     }
 
 
-def _lane(timeline: Timeline, group: int) -> Data:
-    """The bars of a device group in order of time: starts as steps from bar to bar, all times in ticks."""
-    shown = np.isin(timeline.kind, KINDS) & (timeline.end_s > timeline.start_s)
-    tasks = np.flatnonzero(shown & (timeline.device[timeline.stage] == group))
-    tasks = tasks[np.argsort(timeline.start_s[tasks], kind="stable")]
-    start, end = (_ticks(times_s[tasks], timeline.iteration_s) for times_s in (timeline.start_s, timeline.end_s))
-    return {
-        "step": np.diff(start, prepend=0).tolist(),
-        "length": (end - start).tolist(),
-        "kind": [KINDS.index(TaskKind(kind)) for kind in timeline.kind[tasks].tolist()],
-        "stage": timeline.stage[tasks].tolist(),
-        "first": timeline.lo[tasks].tolist(),
-        "samples": (timeline.hi - timeline.lo)[tasks].tolist(),
-        "critical": np.isin(tasks, timeline.critical_path).astype(int).tolist(),
-    }
+def _lanes(timeline: Timeline, labels: list[str]) -> Iterator[Lane]:
+    """A row for each device group."""
+    critical = np.isin(np.arange(len(timeline.kind)), timeline.critical_path).astype(int)
+    for group, label in enumerate(labels):
+        tasks = np.flatnonzero(np.isin(timeline.kind, KINDS) & (timeline.device[timeline.stage] == group))
+        yield Lane(
+            label=label,
+            short=", ".join(str(stage) for stage in np.flatnonzero(timeline.device == group)),
+            start_s=timeline.start_s[tasks],
+            end_s=timeline.end_s[tasks],
+            kind=np.array([KINDS.index(TaskKind(kind)) for kind in timeline.kind[tasks].tolist()], dtype=np.int64),
+            stage=timeline.stage[tasks],
+            first=timeline.lo[tasks],
+            samples=(timeline.hi - timeline.lo)[tasks],
+            critical=critical[tasks],
+        )
 
 
 def _curve(curve: MemoryCurve, iteration_s: float) -> Data:
     """A step function: steps of time in ticks, and for each the number of its level."""
     levels, level = np.unique(curve.memory_bytes, return_inverse=True)
-    steps = np.diff(_ticks(curve.time_s, iteration_s), prepend=0)
-    return {"step": steps.tolist(), "levels": levels.tolist(), "level": level.tolist()}
+    return {"step": steps_in_ticks(curve.time_s, iteration_s), "levels": levels.tolist(), "level": level.tolist()}
 
 
-def _ticks(times_s: Floats, iteration_s: float) -> Ints:
-    return np.rint(times_s / (iteration_s or 1.0) * TICKS).astype(np.int64)
+def _links(binding: Binding) -> Data:
+    links = binding.links[:MOST_LINKS]
+    shares = [binding.share(link.busy_s) for link in links]
+    return share_bars([link.name for link in links], shares, axis="of the iteration")
 
 
-def _search(result: Result) -> Data | None:
-    if not result.history:
-        return None
-    steps = steps_of(result)
-    return {"seconds": steps.seconds.tolist(), "best_s": _known(steps.best_s), "bound_s": _known(steps.bound_s)}
+def _search(result: Result) -> Data:
+    points = [(point.seconds, point.objective_s, point.bound_s) for point in result.history]
+    end = result.seconds, result.objective_s, result.bound_s
+    return search_data([*points, end], best="best time", bound="lower bound", unit=SECONDS)
+
+
+def _compared(compared: tuple[Result, ...]) -> Data:
+    found = [result for result in compared if result.objective_s is not None]
+    return bars(
+        [result.solver for result in found],
+        Series(name="time", values=[result.objective_s for result in found], colour="orange"),
+        unit=SECONDS,
+        axis="of an iteration",
+        marks=Series(name="lower bound", values=[result.bound_s for result in found]),
+    )
 
 
 def _run(run: RunRecord) -> Data:
-    return {
-        "labels": [str(index) for index in range(len(run.stages))],
-        "predicted": {
-            "forward": [stage.predicted.forward_s for stage in run.stages],
-            "backward": [stage.predicted.backward_s for stage in run.stages],
-        },
-        "measured": {
-            "forward": [stage.measured.forward_s for stage in run.stages],
-            "backward": [stage.measured.backward_s for stage in run.stages],
-        },
-    }
-
-
-def _known(values: Floats) -> list[float | None]:
-    return [value if np.isfinite(value) else None for value in values.tolist()]
+    stages = run.stages
+    predicted, measured = ([getattr(stage, name) for stage in stages] for name in ("predicted", "measured"))
+    return bars(
+        [f"stage {index}" for index in range(len(stages))],
+        Series(name="forward predicted", values=[each.forward_s for each in predicted], colour="blue"),
+        Series(name="forward measured", values=[each.forward_s for each in measured], colour="deep"),
+        Series(
+            name="backward predicted", values=[each.backward_s for each in predicted], colour="orange", hatched=True
+        ),
+        Series(name="backward measured", values=[each.backward_s for each in measured], colour="red", hatched=True),
+        unit=SECONDS,
+        axis="of one micro-batch",
+    )

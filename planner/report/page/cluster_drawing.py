@@ -1,10 +1,12 @@
 """A drawing of the cluster: every server with its islands and devices, and the stage on each device."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from stagecut.planner.core.cluster import Cluster, Server
-from stagecut.planner.core.plan import Plan
-from stagecut.planner.report.labels import bytes_label, counted_label, link_label
+from stagecut.planner.core.plan import Pipeline
+from stagecut.planner.core.virtual_workers.wave_plan import VirtualWorker
+from stagecut.planner.report.labels import bytes_label, counted_label, link_label, stage_name
 from stagecut.planner.report.page.html_text import text
 from stagecut.planner.report.page.stage_colours import group_colours
 
@@ -12,29 +14,34 @@ Chips = dict[str, str]
 """The mark of each device that computes, by its name."""
 
 
-def cluster_drawing(cluster: Cluster, plan: Plan) -> str:
-    """Servers as boxes with islands inside, devices as marks in the colour and with the number of their stage."""
-    chips = _chips(plan)
+def cluster_drawing(
+    cluster: Cluster, pipelines: Sequence[Pipeline | VirtualWorker], *, chunks: int = 1, word: str = "pipeline"
+) -> str:
+    """Servers as boxes with islands inside, devices as marks in the colour and with the number of their stage.
+
+    Each device group has `chunks` stages; `word` is what a pipeline is called.
+    """
+    chips = _chips(pipelines, chunks)
     classes = [_server_class(cluster, index, server, chips) for index, server in enumerate(cluster.servers)]
     unused = cluster.num_devices - len(chips)
-    several = len(plan.pipelines) > 1
-    what = "the number of its pipeline and, after the colon, of its stage" if several else "the number of its stage"
+    before = f"of its {word} and, after the colon, " if len(pipelines) > 1 else ""
+    what = f"the number {before}of its stage"
     rest = f" {counted_label(unused, 'device')} without one stay idle." if unused else ""
     links = f"Between servers: {link_label(cluster.network)}."
     note = f'<p class="note">Each device shows {what}.{text(rest)} {text(links)}</p>'
     return f'{note}<div class="cluster">{"".join(classes)}</div>'
 
 
-def _chips(plan: Plan) -> Chips:
+def _chips(pipelines: Sequence[Pipeline | VirtualWorker], chunks: int) -> Chips:
     stages_on: dict[str, list[str]] = defaultdict(list)
-    group_of: dict[str, int] = {}
-    for number, pipeline in enumerate(plan.pipelines):
+    colour_of: dict[str, tuple[str, str]] = {}
+    for number, pipeline in enumerate(pipelines):
+        colours = group_colours(len(pipeline.stages) // chunks)
         for index, stage in enumerate(pipeline.stages):
             for device in stage.devices:
-                stages_on[device].append(f"{number}:{index}" if len(plan.pipelines) > 1 else str(index))
-                group_of[device] = index % plan.num_groups
-    colours = group_colours(plan.num_groups)
-    return {device: _chip(device, stages, *colours[group_of[device]]) for device, stages in stages_on.items()}
+                stages_on[device].append(stage_name(number, index, several=len(pipelines) > 1))
+                colour_of[device] = colours[index % len(colours)]
+    return {device: _chip(device, stages, *colour_of[device]) for device, stages in stages_on.items()}
 
 
 def _chip(device: str, stages: list[str], colour: str, ink: str) -> str:

@@ -51,7 +51,36 @@ def section(name: str, title: str, parts: Iterable[str]) -> str:
     return f'<section id="{name}" aria-labelledby="{name}-title">{heading}\n{inside}</section>'
 
 
-def chart(name: str, label: str, *, note: str = "") -> str:
+def note(words: str) -> str:
+    """What has to be known to read what follows."""
+    return f'<p class="note">{text(words)}</p>'
+
+
+def warning(words: str) -> str:
+    """A sentence that is not to be missed."""
+    return f'<p class="warning">{text(words)}.</p>'
+
+
+def chart(name: str, label: str) -> str:
     """The place of a chart, with what it shows for those who do not see it."""
-    told = f'<p class="note">{text(note)}</p>' if note else ""
-    return f'{told}<div class="chart" id="{name}-chart" role="img" aria-label="{text(label)}"></div>'
+    return f'<div class="chart" id="{name}-chart" role="img" aria-label="{text(label)}"></div>'
+
+
+def timeline_chart(label: str) -> str:
+    """The place of the timeline, with the buttons that zoom it."""
+    return TIMELINE.format(label=text(label))
+
+
+TIMELINE = """<div class="tools" role="toolbar" aria-label="Zoom of the timeline">
+<button type="button" id="zoom-in">Zoom in</button>
+<button type="button" id="zoom-out">Zoom out</button>
+<button type="button" id="earlier" aria-label="Earlier">&larr;</button>
+<button type="button" id="later" aria-label="Later">&rarr;</button>
+<button type="button" id="whole">Show all</button>
+</div>
+<ul class="legend" id="gantt-legend"></ul>
+<div class="chart" id="gantt-chart" role="application" tabindex="0" aria-describedby="gantt-keys"
+ aria-label="{label}"></div>
+<p class="readout" id="gantt-readout" aria-live="polite">Point at a bar to read its times.</p>
+<p class="note" id="gantt-keys">Keys in the chart: arrows go from bar to bar and from row to row, + and - zoom,
+0 shows all. With Ctrl, the mouse wheel zooms; dragging moves.</p>"""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from stagecut.planner.core.virtual_workers.wave_plan import WavePlan
 from stagecut.planner.core.waves import Carrier, LocalStep
 from stagecut.planner.cost.waves.wave_costs import WaveCosts, WorkerCosts
-from stagecut.planner.report.labels import counted_label, device_label
+from stagecut.planner.report.labels import counted_label, device_label, stage_name
 
 
 def worker_kinds(costs: WaveCosts) -> tuple[tuple[int, ...], ...]:
@@ -36,11 +36,28 @@ def kind_label(workers: Sequence[int]) -> str:
     return f"{len(workers)}x  {numbers}" if len(workers) > 1 else numbers
 
 
+def stage_names(plan: WavePlan) -> tuple[tuple[str, ...], ...]:
+    """The number of every stage of every worker, after that of its worker where there are several, such as `1:0`."""
+    several = len(plan.workers) > 1
+    return tuple(
+        tuple(stage_name(number, index, several=several) for index in range(worker.num_stages))
+        for number, worker in enumerate(plan.workers)
+    )
+
+
 def wave_stage_labels(plan: WavePlan) -> tuple[tuple[str, ...], ...]:
     """Number and device of every stage of every worker, for the lanes of pictures."""
     return tuple(
         tuple(f"{index}  {device_label(stage.devices)}" for index, stage in enumerate(worker.stages))
         for worker in plan.workers
+    )
+
+
+def named_stage_labels(plan: WavePlan) -> tuple[tuple[str, ...], ...]:
+    """Name and device of every stage of every worker, for rows that several workers share."""
+    return tuple(
+        tuple(f"{name}  {device_label(stage.devices)}" for name, stage in zip(names, worker.stages, strict=True))
+        for names, worker in zip(stage_names(plan), plan.workers, strict=True)
     )
 
 

@@ -6,7 +6,9 @@ from rich.table import Table
 
 from stagecut.planner.core.virtual_workers.wave_run_record import WaveRunRecord, WaveWaits, WaveWorkerRecord
 from stagecut.planner.report.labels import UNKNOWN, counted_label, device_label, seconds_label
+from stagecut.planner.report.run_tables import Lines, check_label, error_label
 from stagecut.planner.report.text_table import text_table
+from stagecut.planner.report.waves.wave_verdict import rate_label
 
 COLUMNS = ("samples/s", "own staleness", "global staleness", "gate", "pipeline", "link", "loss")
 HEADING = (
@@ -75,6 +77,20 @@ def _waits(predicted: WaveWaits, measured: WaveWaits | None) -> tuple[str, ...]:
     names = ("gate_s", "pipeline_s", "link_s")
     pairs = ((getattr(predicted, name), None if measured is None else getattr(measured, name)) for name in names)
     return tuple(f"{seconds_label(a)} | {seconds_label(b)}" for a, b in pairs)
+
+
+def wave_run_lines(run: WaveRunRecord) -> Lines:
+    """The run as a whole: when and where, predicted and measured throughput, and whether a check passed."""
+    rates = f"predicted {rate_label(run.predicted_samples_per_s)}, measured {rate_label(run.measured_samples_per_s)}"
+    return (
+        ("started", run.started),
+        ("on", f"{run.device}, {run.mode} run"),
+        ("waves", f"{run.num_measured} after {counted_label(run.warmup, 'warm-up wave')}"),
+        ("throughput", f"{rates}, error {error_label(run.error)}"),
+        ("loss", f"{_loss(run.losses[0])} in the first wave, {_loss(run.losses[-1])} in the last"),
+        *([] if run.check is None else [("check", check_label(run.check))]),
+        *([] if run.time_scale is None else [("time scale", f"{run.time_scale:g}, by which all times are divided")]),
+    )
 
 
 def drop_labels(run: WaveRunRecord) -> Iterator[str]:

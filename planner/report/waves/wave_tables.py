@@ -1,10 +1,12 @@
 """Plans of virtual workers as tables: a block of stages for each kind of worker, and what workers wait for."""
 
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 
 from rich.table import Table
 
 from stagecut.planner.core.problem import Problem
+from stagecut.planner.cost.waves.wave_costs import WaveCosts
 from stagecut.planner.report.labels import (
     UNKNOWN,
     bytes_label,
@@ -88,22 +90,57 @@ def _rows(problem: Problem, timeline: WaveTimeline, kind: tuple[int, ...]) -> It
         }
 
 
+WAITS = ("computes", "waits at gates", "for the pipeline", "for links")
+"""What the time of stages goes to."""
+
+
 def wait_table(timeline: WaveTimeline) -> Table:
     """Shares of the stages' time, in the long run: how long each worker computes, and what it waits for."""
-    steady = timeline.steady
-    rows = []
-    for number, (own, waits) in enumerate(zip(timeline.costs.workers, steady.waits, strict=True)):
-        num_stages = own.worker.num_stages
-        shares = (waits.gate_s, waits.pipeline_s, waits.link_s)
-        total_s = steady.wave_s * num_stages
-        busy = sum(timeline.busy_share[number]) / num_stages
-        rows.append(
-            (
-                str(number),
-                str(own.worker.samples_per_wave),
-                percent_label(busy),
-                *(percent_label(wait_s / total_s if total_s > 0 else None) for wait_s in shares),
-            )
+    rows = (
+        (str(number), str(worker.samples_per_wave), *map(percent_label, wait_shares(timeline, number)))
+        for number, worker in enumerate(timeline.costs.plan.workers)
+    )
+    return text_table(rows, "worker", right=("samples per wave", *WAITS))
+
+
+def wait_shares(timeline: WaveTimeline, worker: int) -> tuple[float | None, ...]:
+    """A worker's row of :func:`wait_table`, None where nothing takes any time."""
+    waits, busy = timeline.steady.waits[worker], timeline.busy_share[worker]
+    total_s = timeline.steady.wave_s * len(busy)
+    waited_s = (waits.gate_s, waits.pipeline_s, waits.link_s)
+    return sum(busy) / len(busy), *(wait_s / total_s if total_s > 0 else None for wait_s in waited_s)
+
+
+def server_table(costs: WaveCosts) -> Table:
+    """One row for each parameter server: the layers that it owns, and what it gets and sends once a wave."""
+    owners = costs.plan.owners
+    exchanges = [each for own in costs.workers for stage in own.exchanges for each in stage]
+    rows = (
+        (
+            owner,
+            ", ".join(run_label(start, stop) for start, stop in _runs_of(owners, owner)),
+            bytes_label(sum(each.push_bytes for each in exchanges if each.owner == owner)),
+            bytes_label(sum(each.pull_bytes for each in exchanges if each.owner == owner)),
         )
-    columns = ("samples per wave", "computes", "waits at gates", "for the pipeline", "for links")
-    return text_table(rows, "worker", right=columns)
+        for owner in dict.fromkeys(owners)
+    )
+    return text_table(rows, "server", "layers", right=("pushed to it", "pulled from it"))
+
+
+def _runs_of(owners: tuple[str, ...], owner: str) -> Iterator[tuple[int, int]]:
+    """Runs [start, stop) of the layers of one owner."""
+    start = 0
+    for name, run in groupby(owners):
+        stop = start + len(list(run))
+        if name == owner:
+            yield start, stop
+        start = stop
+
+
+def all_reduce_table(costs: WaveCosts) -> Table:
+    """One row for each all-reduce of a wave."""
+    rows = (
+        (run_label(*each.layers), seconds_label(each.seconds), bytes_label(each.crossing_bytes))
+        for each in costs.all_reduces
+    )
+    return text_table(rows, "layers", right=("takes", "across hosts"))

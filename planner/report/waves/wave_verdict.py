@@ -10,10 +10,12 @@ from stagecut.planner.report.verdict import ENDS, quality, resting_on
 
 
 def rate_label(samples_per_s: float | None) -> str:
-    """Samples per second with four digits, a dash where unknown; `unlimited` where nothing takes any time."""
+    """Samples per second with at least four digits, a dash where unknown; `unlimited` where nothing takes any time."""
     if samples_per_s is None:
         return UNKNOWN
-    return "unlimited" if math.isinf(samples_per_s) else f"{samples_per_s:.4g} samples/s"
+    if math.isinf(samples_per_s):
+        return "unlimited"
+    return f"{samples_per_s:.{'4g' if samples_per_s < 1e4 else '0f'}} samples/s"
 
 
 def wave_verdict(result: WaveResult, *, basis: TimeBasis | None = None) -> str:

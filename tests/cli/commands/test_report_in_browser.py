@@ -9,7 +9,8 @@ import pytest
 from stagecut.planner.io.documents.canonical import sha256_of
 from stagecut.planner.io.files.plan_file import read_plan_file, to_tree
 from stagecut.planner.io.files.run_history import to_tree as run_tree
-from tests.runs import RUN
+from stagecut.planner.io.files.wave_run_file import to_tree as wave_run_tree
+from tests.runs import RUN, WAVE_RUN
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 CHROMIUM = shutil.which("chromium")
@@ -49,23 +50,59 @@ def browser():
 
 
 @pytest.fixture(scope="module")
-def path(plan, plan_json, plan_file, tiny, tmp_path_factory):
-    """A page with every section."""
-    folder = tmp_path_factory.mktemp("report")
-    stages = len(read_plan_file(plan_file).plan.stages)
-    run = replace(RUN, plan_hash=sha256_of(to_tree(read_plan_file(plan_file))), stages=RUN.stages[:1] * stages)
-    answers = {
-        "run": run_tree(run),
-        "solve": plan_json("solve", *tiny),
-        "compare": plan_json("compare", *tiny, "--solvers", "dp,greedy,even"),
-        "explain": plan_json("explain", plan_file, "--what-if", "memory"),
-    }
+def written(plan, plan_json, tmp_path_factory):
+    """Write a page with every section from a plan and what is known about it."""
+
+    def writing(plan_file, **answers):
+        return _written(plan, plan_file, tmp_path_factory.mktemp("report"), answers)
+
+    return writing
+
+
+def _written(plan, plan_file, folder, answers):
     given = []
     for name, answer in answers.items():
         (folder / f"{name}.json").write_text(json.dumps(answer))
         given += [f"--{name}", folder / f"{name}.json"]
-    assert plan("report", plan_file, "-o", folder / "report.html", *given).exit_code == 0
+    done = plan("report", plan_file, "-o", folder / "report.html", *given)
+    assert done.exit_code == 0, done.stderr
     return folder / "report.html"
+
+
+@pytest.fixture(scope="module")
+def of_pipelines(written, plan_json, plan_file, tiny):
+    """The page about one pipeline."""
+    stages = len(read_plan_file(plan_file).plan.stages)
+    run = replace(RUN, plan_hash=sha256_of(to_tree(read_plan_file(plan_file))), stages=RUN.stages[:1] * stages)
+    return written(
+        plan_file,
+        run=run_tree(run),
+        solve=plan_json("solve", *tiny),
+        compare=plan_json("compare", *tiny, "--solvers", "dp,greedy,even"),
+        explain=plan_json("explain", plan_file, "--what-if", "memory"),
+    )
+
+
+@pytest.fixture(scope="module")
+def of_workers(written, plan_json, tiny_folder, tmp_path_factory):
+    """The page about two virtual workers."""
+    path = tmp_path_factory.mktemp("waves") / "plan.json"
+    files = ("--model", tiny_folder / "profile.yaml", "--cluster", tiny_folder / "cluster.yaml")
+    arguments = (*files, "--synchronisation", "wsp", "--micro-batch", "4", "--workers", "2", "--time-limit", "10")
+    solved = plan_json("solve", *arguments, "-o", path)
+    return written(
+        path,
+        run=wave_run_tree(replace(WAVE_RUN, plan_hash=sha256_of(json.loads(path.read_text())))),
+        solve=solved,
+        compare=plan_json("compare", *arguments),
+        explain=plan_json("explain", path, "--what-if", "memory"),
+    )
+
+
+@pytest.fixture
+def path(request, of_pipelines):
+    """The page about one pipeline, unless the test asks for another one."""
+    return request.getfixturevalue(getattr(request, "param", "of_pipelines"))
 
 
 @pytest.fixture
@@ -90,7 +127,15 @@ def opened(browser, path):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 400])
-def test_nothing_is_cut_overlaps_or_is_said(opened, width, scheme):
+@pytest.mark.parametrize(
+    ("path", "charts"),
+    [
+        ("of_pipelines", ["gantt", "parts", "memory", "links", "search", "compared", "run"]),
+        ("of_workers", ["gantt", "parts", "links", "waits", "search", "compared", "run"]),
+    ],
+    indirect=["path"],
+)
+def test_nothing_is_cut_overlaps_or_is_said(opened, charts, width, scheme):
     page, said = opened(width=width, scheme=scheme)
     assert said == []
     page.evaluate("() => document.querySelectorAll('details').forEach((each) => (each.open = true))")
@@ -100,9 +145,7 @@ def test_nothing_is_cut_overlaps_or_is_said(opened, width, scheme):
     drawn = page.evaluate(
         "() => [...document.querySelectorAll('.chart')].map((each) => [each.id, !!each.querySelector('canvas')])"
     )
-    assert drawn == [
-        [f"{name}-chart", True] for name in ("gantt", "parts", "memory", "links", "search", "compared", "run")
-    ]
+    assert drawn == [[f"{name}-chart", True] for name in charts]
 
 
 def test_colours_follow_the_browser_and_the_switch(opened):
@@ -135,6 +178,20 @@ def test_timeline_is_read_and_zoomed_by_keyboard(opened):
     page.keyboard.press("0")
     shown = page.evaluate(zoom)
     assert (shown["start"], shown["end"]) == (0, 100)
+    assert said == []
+
+
+@pytest.mark.parametrize("path", ["of_workers"], indirect=True)
+def test_timeline_of_workers_is_read_by_keyboard(opened):
+    """The first bar is a forward of the first minibatch; the row below is the next stage of the same worker."""
+    page, said = opened()
+    page.locator("#gantt-chart").focus()
+    page.keyboard.press("ArrowRight")
+    first = page.locator("#gantt-readout").inner_text()
+    assert first.startswith("Stage 0:0 ")
+    assert "forward of minibatch 1: " in first
+    page.keyboard.press("ArrowDown")
+    assert page.locator("#gantt-readout").inner_text().startswith("Stage 0:1 ")
     assert said == []
 
 

@@ -16,8 +16,8 @@ PARTS = MemoryParts(
 @pytest.mark.parametrize("narrow", [False, True])
 def test_parts_add_up_to_the_memory_beside_the_limit(capsys, narrow):
     """1 + 2 + 6 + 4 + 0.5 MB; the narrow table leaves to the table of stages what that shows as well."""
-    plan = SimpleNamespace(stages=(SimpleNamespace(devices=("host/0", "host/1")),))
-    print_table(memory_tables(plan, [PARTS], [16e9])[narrow])
+    stages = [SimpleNamespace(devices=("host/0", "host/1"))]
+    print_table(memory_tables(stages, [PARTS], [16e9])[narrow])
     head, _, row = capsys.readouterr().out.splitlines()
     assert ("devices" in head) != narrow
     parts = ["1 MB", "2 MB", "6 MB", "4 MB", "500 kB"]

@@ -12,11 +12,13 @@ from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.result import HistoryPoint, Result, Status
 from stagecut.planner.io.files.plan_statements import Provenance
 from stagecut.planner.report.page import page
-from stagecut.planner.report.page.chart_data import TICKS, chart_data
+from stagecut.planner.report.page.chart_data import chart_data
 from stagecut.planner.report.page.contents import Contents
 from stagecut.planner.report.page.html_text import html_table
 from stagecut.planner.report.page.page import page_bytes
+from stagecut.planner.report.page.plan_page import plan_page
 from stagecut.planner.report.page.stage_colours import group_colours
+from stagecut.planner.report.page.timeline_data import TICKS
 from stagecut.planner.report.text_table import text_table
 from stagecut.planner.simulator.binding import what_binds
 from tests.runs import RUN
@@ -51,7 +53,7 @@ def test_memory_curve_keeps_every_level(contents):
 
 
 def test_page_holds_its_data_and_names_no_address_to_fetch(contents):
-    text = page_bytes(contents).decode()
+    text = page_bytes(plan_page(contents)).decode()
     packed = re.search(r'id="data">"([^"]+)"', text)[1]
     assert json.loads(gzip.decompress(base64.b64decode(packed))) == json.loads(json.dumps(chart_data(contents)))
     own = "".join(re.split(r"<script>.*?</script>", text, flags=re.DOTALL))
@@ -60,21 +62,21 @@ def test_page_holds_its_data_and_names_no_address_to_fetch(contents):
 
 
 def test_same_contents_give_the_same_bytes(contents):
-    assert page_bytes(contents) == page_bytes(contents)
+    assert page_bytes(plan_page(contents)) == page_bytes(plan_page(contents))
 
 
 def test_verdict_and_numbers_are_in_the_page(contents):
-    text = page_bytes(replace(contents, even_split_s=32.0)).decode()
+    text = page_bytes(plan_page(replace(contents, even_split_s=32.0))).decode()
     assert "16 s per iteration, within 25 % of optimal; 2.00x faster than an even split" in text
     for name, value in (("lower bound", "12 s"), ("bubbles", "43.75 %"), ("even split", "32 s")):
         assert f"<dt>{name}</dt><dd>{value}</dd>" in text
 
 
 def test_sections_appear_only_where_there_is_something(contents):
-    plain = page_bytes(contents).decode()
+    plain = page_bytes(plan_page(contents)).decode()
     assert all(f'id="{name}"' not in plain for name in ("search", "solvers", "run"))
     found = replace(contents.result, history=(HistoryPoint(seconds=1.0, objective_s=20.0, bound_s=None),))
-    full = page_bytes(replace(contents, result=found, compared=(found,), run=RUN)).decode()
+    full = page_bytes(plan_page(replace(contents, result=found, compared=(found,), run=RUN))).decode()
     assert all(f'<section id="{name}"' in full for name in ("search", "solvers", "run"))
 
 
@@ -82,7 +84,11 @@ def test_history_goes_on_to_the_end_of_the_search(contents):
     """One step at 1 s, then the final values at 2 s."""
     found = replace(contents.result, history=(HistoryPoint(seconds=1.0, objective_s=20.0, bound_s=None),))
     search = chart_data(replace(contents, result=found))["search"]
-    assert search == {"seconds": [1.0, 2.0], "best_s": [20.0, 16.0], "bound_s": [None, 12.0]}
+    assert {name: list(search[name]) for name in ("seconds", "best", "bound")} == {
+        "seconds": [1.0, 2.0],
+        "best": [20.0, 16.0],
+        "bound": [None, 12.0],
+    }
 
 
 def test_names_from_files_are_not_markup():
@@ -95,7 +101,7 @@ def test_names_from_files_are_not_markup():
 def test_page_that_would_be_too_large_is_refused(contents, monkeypatch):
     monkeypatch.setattr(page, "MOST_BYTES", 1000)
     with pytest.raises(BadInputError, match="plan simulate --trace"):
-        page_bytes(contents)
+        page_bytes(plan_page(contents))
 
 
 def test_colours_go_from_dark_to_light_with_readable_ink():

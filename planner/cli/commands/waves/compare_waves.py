@@ -23,12 +23,11 @@ from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.core.waves import Allocation
 from stagecut.planner.cost.time_basis import time_basis
 from stagecut.planner.io.documents.records import tree_of
-from stagecut.planner.report.labels import percent_label, seconds_label, status_label
 from stagecut.planner.report.progress import progress
 from stagecut.planner.report.summary import SCHEMA
-from stagecut.planner.report.text_table import print_table, text_table
+from stagecut.planner.report.text_table import print_table
 from stagecut.planner.report.verdict import resting_on
-from stagecut.planner.report.waves.wave_verdict import rate_label
+from stagecut.planner.report.waves.wave_comparison import share_of_best, wave_comparison_table
 from stagecut.planner.solvers.search.options import SolveOptions
 
 Outcomes = dict[str, WaveResult | str]
@@ -101,20 +100,7 @@ def _best(results: Sequence[WaveResult]) -> float:
 
 
 def _print_for_people(outcomes: Outcomes, results: Sequence[WaveResult], conflict: str) -> None:
-    best = _best(results)
-    rows = (
-        (
-            result.solver,
-            status_label(result),
-            rate_label(result.samples_per_s),
-            rate_label(result.bound_samples_per_s),
-            percent_label(result.gap),
-            seconds_label(result.seconds),
-            percent_label(_share(result, best)),
-        )
-        for result in results
-    )
-    print_table(text_table(rows, "solver", "status", right=("makes", "bound", "gap", "search time", "of the best")))
+    print_table(wave_comparison_table(results))
     for name, outcome in outcomes.items():
         if isinstance(outcome, str):
             click.echo(f"{name}: not applicable: {outcome}")
@@ -128,11 +114,4 @@ def _row(name: str, outcome: WaveResult | str, best: float) -> dict[str, object]
     if isinstance(outcome, str):
         nothing = WaveResult(status=Status.NO_PLAN, solver=f"waves-{name}", seconds=0.0)
         return {**_row(name, nothing, best), "status": "unsupported", "seconds": None, "message": outcome}
-    return {**wave_row(outcome), "of_best": _share(outcome, best), "message": ""}
-
-
-def _share(result: WaveResult, best: float) -> float | None:
-    """Of the best samples per second; None without a plan."""
-    if result.samples_per_s is None:
-        return None
-    return 1.0 if result.samples_per_s == best else result.samples_per_s / best
+    return {**wave_row(outcome), "of_best": share_of_best(outcome, best), "message": ""}

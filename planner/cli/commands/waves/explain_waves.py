@@ -23,11 +23,11 @@ from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.cost.time_basis import time_basis
 from stagecut.planner.io.documents.records import tree_of
 from stagecut.planner.io.files.wave_plan_file import WavePlanFile
-from stagecut.planner.report.labels import percent_label, seconds_label
 from stagecut.planner.report.progress import progress
-from stagecut.planner.report.text_table import print_table, text_table
+from stagecut.planner.report.text_table import print_table
+from stagecut.planner.report.waves.wave_comparison import wave_what_if_table
 from stagecut.planner.report.waves.wave_tables import wait_table
-from stagecut.planner.report.waves.wave_verdict import rate_label, wave_verdict
+from stagecut.planner.report.waves.wave_verdict import wave_verdict
 from stagecut.planner.solvers.diagnosis.extra_units import Unit, what_ifs
 from stagecut.planner.solvers.search.options import SolveOptions
 
@@ -77,15 +77,7 @@ def _print_for_people(plan_file: WavePlanFile, played: PlayedWaves, rows: Sequen
     click.echo(f"{wave_verdict(certified_waves(plan_file, played.timeline.samples_per_s), basis=basis)}\n")
     print_table(wait_table(played.timeline))
     click.echo()
-    print_table(text_table(map(_cells, rows), "with", right=("makes", "bound", "search time", "gains", "at most")))
-
-
-def _cells(row: WaveWhatIf) -> tuple[str, ...]:
-    result = row.result
-    made, bound = (None, None) if result is None else (result.samples_per_s, result.bound_samples_per_s)
-    seconds = seconds_label(None if result is None else result.seconds)
-    gains = map(percent_label, (row.gained, row.gained_at_most))
-    return row.what, rate_label(made), rate_label(bound), seconds, *gains
+    print_table(wave_what_if_table(rows))
 
 
 def _tree(row: WaveWhatIf) -> dict[str, object]:

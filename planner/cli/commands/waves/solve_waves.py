@@ -38,7 +38,7 @@ from stagecut.planner.report.waves.wave_verdict import wave_verdict
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.workers.wave_search import WaveObserver
 
-SYNCHRONOUS = ("solver", "rows", "convergence", "report")
+SYNCHRONOUS = ("solver", "rows", "convergence")
 """Parameters of the command that only other searches use."""
 
 
@@ -65,7 +65,7 @@ def solve_through_waves(
         written: tuple[Path, ...] = ()
         try:
             if played is not None:
-                written = outputs.write_waves(played, wave_plan_file_of(played, result, provenance))
+                written = outputs.write_waves(played, result, wave_plan_file_of(played, result, provenance))
         finally:
             if as_json:
                 print_json({**_answer(problem, result, played), "provenance": tree_of(provenance)})

@@ -1,6 +1,7 @@
 // The other charts. Each takes all data and the element that it fills, and returns its chart.
 
 const LEGEND_LINE = 26;
+const LETTER = 6.2, LABEL_LINE = 12; // pixels of a label of rows, of which long ones take several lines
 
 function start(place, height) {
   place.style.height = `${height}px`;
@@ -10,7 +11,7 @@ function start(place, height) {
 function valueAxis(style, format, name) {
   return {
     type: "value", name, nameLocation: "middle", nameGap: 28, nameTextStyle: { color: style.faint }, splitNumber: 4,
-    axisLabel: { color: style.faint, formatter: format, hideOverlap: true },
+    axisLabel: { color: style.faint, formatter: format, hideOverlap: true, alignMaxLabel: "right" },
     axisLine: { show: true, lineStyle: { color: style.line } }, splitLine: { lineStyle: { color: style.line, opacity: 0.6 } },
   };
 }
@@ -27,15 +28,17 @@ function legend(style) {
 }
 
 /** Horizontal bars, a row for each name; `marks` are drawn as lines across the rows, such as limits. */
-function rows(place, { names, series, format, stack, marks, maximum, axis }) {
-  const style = look(), narrow = place.clientWidth < 600;
+function rows(place, { names, short_names: short, series, unit, stacked, marks, maximum, axis }) {
+  const style = look(), narrow = place.clientWidth < 600, format = FORMATS[unit];
   if (marks && marks.values.every((value) => value === null)) marks = null;
-  const each = Math.max(22, 14 * (stack ? 1 : series.length)), labelWidth = narrow ? 110 : 240;
+  const shown = narrow ? short : names, labelWidth = narrow ? 110 : 240;
+  const most = Math.max(0, ...shown.map((name) => Math.ceil((name.length * LETTER) / labelWidth)));
+  const each = Math.max(22, LABEL_LINE * most + 6, 14 * (stacked ? 1 : series.length));
   const lines = series.length + (marks ? 1 : 0) > 1 ? Math.ceil((series.length + 1) / (narrow ? 2 : 6)) : 0;
   const chart = start(place, names.length * each + lines * LEGEND_LINE + 64);
-  const bars = series.map(({ name, values, colour, hatch }) => ({
-    name, type: "bar", stack: stack ? "all" : undefined, data: values, barMaxWidth: 18, barCategoryGap: "25%",
-    itemStyle: { color: hatch ? hatched(colour) : colour },
+  const bars = series.map(({ name, values, colour, hatched: lined }) => ({
+    name, type: "bar", stack: stacked ? "all" : undefined, data: values, barMaxWidth: 18, barCategoryGap: "25%",
+    itemStyle: { color: lined ? hatched(COLOURS[colour]) : COLOURS[colour] },
   }));
   if (marks) bars.push({
     name: marks.name, type: "scatter", data: marks.values, symbol: "rect", symbolSize: [3, Math.min(20, each - 3)], z: 5,
@@ -46,37 +49,19 @@ function rows(place, { names, series, format, stack, marks, maximum, axis }) {
     grid: { left: 4, right: narrow ? 28 : 40, top: lines * LEGEND_LINE + 6, bottom: 34, containLabel: true },
     legend: lines ? legend(style) : { show: false },
     tooltip: { ...tip(style, format, "axis"), axisPointer: { type: "shadow" } },
-    xAxis: { ...valueAxis(style, format, axis), max: maximum, splitNumber: narrow ? 2 : 5 },
+    xAxis: { ...valueAxis(style, format, axis), max: maximum ?? undefined, splitNumber: narrow ? 2 : 5 },
     yAxis: {
-      type: "category", data: names, inverse: true, axisTick: { show: false }, axisLine: { lineStyle: { color: style.line } },
-      axisLabel: { color: style.ink, width: labelWidth, overflow: "break", interval: 0, fontSize: 11 },
+      type: "category", data: shown, inverse: true, axisTick: { show: false }, axisLine: { lineStyle: { color: style.line } },
+      axisLabel: { color: style.ink, width: labelWidth, overflow: "break", interval: 0, fontSize: 11, ...(most > 1 && { lineHeight: LABEL_LINE }) },
     },
     series: bars,
   });
   return chart;
 }
 
-const PARTS = [
-  ["weights_bytes", "weights", COLOURS.deep], ["gradients_bytes", "gradients", COLOURS.blue], ["optimizer_bytes", "optimizer", COLOURS.green],
-  ["activations_bytes", "activations", COLOURS.orange, true], ["working_bytes", "working", COLOURS.pink],
-];
-
-function partsChart(data, place) {
-  return rows(place, {
-    names: narrowNames(data, place),
-    series: PARTS.map(([key, name, colour, hatch]) => ({ name, colour, hatch, values: data.memory_parts.map((parts) => parts[key]) })),
-    format: bytes, stack: true, axis: "on each device, when it holds the most",
-    marks: { name: "limit", values: data.limits_bytes },
-  });
-}
-
-function narrowNames(data, place) {
-  return place.clientWidth < 600 ? data.short_lanes : data.lanes;
-}
-
 function memoryChart(data, place) {
   const style = look(), narrow = place.clientWidth < 600, choice = document.getElementById("lane");
-  const total = data.iteration_s, chart = start(place, 300);
+  const total = data.total_s, chart = start(place, 300);
   if (!choice.options.length) {
     choice.append(...data.lanes.map((name, lane) => new Option(name, lane)));
     choice.value = data.fullest;
@@ -109,15 +94,8 @@ function memoryChart(data, place) {
   return chart;
 }
 
-function linksChart(data, place) {
-  return rows(place, {
-    names: data.links.map(([name]) => name), format: percent, axis: "of the iteration", maximum: 1,
-    series: [{ name: "in use", values: data.links.map(([, busy]) => busy / data.iteration_s), colour: COLOURS.deep }],
-  });
-}
-
 function searchChart(data, place) {
-  const style = look(), { seconds: at, best_s: best, bound_s: bound } = data.search, chart = start(place, 320);
+  const style = look(), { seconds: at, best, bound, names, unit } = data.search, format = FORMATS[unit], chart = start(place, 320);
   const line = (name, values, colour, symbol) => ({
     name, type: "line", step: "end", data: values.map((value, index) => [at[index], value]), symbol, symbolSize: 7, showAllSymbol: true,
     lineStyle: { color: colour, width: 2 }, itemStyle: { color: colour },
@@ -128,33 +106,12 @@ function searchChart(data, place) {
   chart.setOption({
     animation: false, aria: { enabled: true }, legend: legend(style),
     grid: { left: 4, right: 24, top: LEGEND_LINE + 8, bottom: 34, containLabel: true },
-    tooltip: { ...tip(style, seconds, "axis"), axisPointer: { label: { formatter: ({ value }) => seconds(value) } } },
+    tooltip: { ...tip(style, format, "axis"), axisPointer: { label: { formatter: ({ value }) => seconds(value) } } },
     xAxis: { ...valueAxis(style, seconds, "of the search"), min: 0, max: at[at.length - 1] || 1, splitLine: { show: false },
       axisLabel: { color: style.faint, formatter: seconds, hideOverlap: true, alignMaxLabel: "right" } },
-    yAxis: { ...valueAxis(style, seconds), min: Math.max(0, lowest - room), max: highest + room,
-      axisLabel: { color: style.faint, formatter: seconds, showMinLabel: false, showMaxLabel: false } },
-    series: [line("best time", best, COLOURS.red, "circle"), line("lower bound", bound, COLOURS.deep, "triangle")],
+    yAxis: { ...valueAxis(style, format), min: Math.max(0, lowest - room), max: highest + room,
+      axisLabel: { color: style.faint, formatter: format, showMinLabel: false, showMaxLabel: false } },
+    series: [line(names[0], best, COLOURS.red, "circle"), line(names[1], bound, COLOURS.deep, "triangle")],
   });
   return chart;
-}
-
-function comparedChart(data, place) {
-  return rows(place, {
-    names: data.compared.map(({ solver }) => solver), format: seconds, axis: "of an iteration",
-    series: [{ name: "time", values: data.compared.map(({ objective_s }) => objective_s), colour: COLOURS.orange }],
-    marks: { name: "lower bound", values: data.compared.map(({ bound_s }) => bound_s) },
-  });
-}
-
-function runChart(data, place) {
-  const { labels, predicted, measured } = data.run;
-  return rows(place, {
-    names: labels.map((label) => `stage ${label}`), format: seconds, axis: "of one micro-batch",
-    series: [
-      { name: "forward predicted", values: predicted.forward, colour: COLOURS.blue },
-      { name: "forward measured", values: measured.forward, colour: COLOURS.deep },
-      { name: "backward predicted", values: predicted.backward, colour: COLOURS.orange, hatch: true },
-      { name: "backward measured", values: measured.backward, colour: COLOURS.red, hatch: true },
-    ],
-  });
 }

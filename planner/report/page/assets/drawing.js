@@ -38,6 +38,13 @@ function percent(value) {
   return `${four(100 * value)} %`;
 }
 
+function rate(value) {
+  return `${four(value)} samples/s`;
+}
+
+/** How values are written, by their unit. */
+const FORMATS = { seconds, bytes, rate, share: percent };
+
 /** Diagonal lines, so that colour is not all that tells bars apart. */
 function hatched(colour) {
   const tile = document.createElement("canvas");

@@ -1,4 +1,4 @@
-// The timeline of one iteration: a row of bars for each device group, drawn as a few shapes, however many bars there are.
+// The timeline: a row of bars for each device group or stage, drawn as a few shapes, however many bars there are.
 
 const BUTTON_STEP = 0.25; // part of what is shown by which a button moves it
 const FINE = 2.5; // bars of fewer pixels on average are not hatched: the lines would hide the colours
@@ -22,13 +22,13 @@ function firstAfter(lane, time) {
 }
 
 function gantt(data, place, onZoom) {
-  const style = look(), narrow = place.clientWidth < 600, total = data.iteration_s, tick = total / data.ticks;
+  const style = look(), narrow = place.clientWidth < 600, total = data.total_s, tick = total / data.ticks;
   const lanes = data.gantt.map((lane) => {
     const start = sums(lane.step);
     return { ...lane, start: start.map((at) => at * tick), end: start.map((at, bar) => (at + lane.length[bar]) * tick) };
   });
-  const plain = [COLOURS.blue, COLOURS.orange, COLOURS.pink, COLOURS.green];
-  const fills = plain.map((colour) => (colour === COLOURS.orange ? hatched(colour) : colour));
+  const plain = data.kinds.map(({ colour }) => colour);
+  const fills = data.kinds.map((kind) => (kind.hatched ? hatched(kind.colour) : kind.colour));
   const names = narrow ? data.short_lanes : data.lanes;
   const laneHeight = lanes.length <= 12 ? 30 : lanes.length <= 32 ? 20 : 14;
   const left = Math.min(narrow ? 60 : 260, 24 + 7 * Math.max(...names.map((name) => name.length)));
@@ -55,7 +55,9 @@ function gantt(data, place, onZoom) {
     const idle = { type: "rect", shape: { x: at(shown[0]), y: top, width: at(shown[1]) - at(shown[0]), height }, style: { fill: style.bubble } };
     const shapes = boxes.map((own, kind) => ({ type: "bars", shape: { boxes: own }, style: { fill: (fine ? plain : fills)[kind] } }));
     const path = { type: "bars", shape: { boxes: critical }, style: { fill: style.ink } };
-    return { type: "group", children: [idle, ...shapes, path, ...texts, ...mark(row, lane, at, top, height)] };
+    const ends = lane.ends_s.filter((time) => time >= shown[0] && time <= shown[1]);
+    const lines = { type: "bars", shape: { boxes: ends.map((time) => [at(time) - 0.75, middle - api.size([0, 1])[1] / 2, 1.5, api.size([0, 1])[1]]) }, style: { fill: style.ink } };
+    return { type: "group", children: [idle, ...shapes, path, ...texts, lines, ...mark(row, lane, at, top, height)] };
   }
 
   function label(text, x, y) {
@@ -113,11 +115,12 @@ function gantt(data, place, onZoom) {
 
   function tell(row, bar) {
     const lane = lanes[row], kind = lane.kind[bar], first = lane.first[bar], last = first + lane.samples[bar] - 1;
-    const what = kind < 2 ? `${data.kinds[kind]} of sample${last > first ? `s ${first} to ${last}` : ` ${first}`}` : data.kinds[kind];
+    const { name } = data.kinds[kind], { row: kindOfRow, unit } = data.words;
+    const what = kind < 2 ? `${name} of ${unit}${last > first ? `s ${first} to ${last}` : ` ${first}`}` : name;
     const times = `${seconds(lane.end[bar] - lane.start[bar])}, from ${seconds(lane.start[bar])} to ${seconds(lane.end[bar])}`;
     const critical = lane.critical[bar] ? ", on the critical path" : "";
     const who = data.short_lanes[row].includes(",") ? `${lane.stage[bar]} (${data.lanes[row]})` : data.lanes[row];
-    document.getElementById("gantt-readout").textContent = `Stage ${who}: ${what}: ${times}${critical}`;
+    document.getElementById("gantt-readout").textContent = `${kindOfRow} ${who}: ${what}: ${times}${critical}`;
   }
 
   function choose(row, bar) {
@@ -159,7 +162,7 @@ function gantt(data, place, onZoom) {
     if (!lane || time < 0 || time > total) return;
     const bar = firstAfter(lane, time);
     if (bar < lane.start.length && lane.start[bar] <= time) tell(row, bar);
-    else document.getElementById("gantt-readout").textContent = `Stage ${data.lanes[row]}: bubble at ${seconds(time)}`;
+    else document.getElementById("gantt-readout").textContent = `${data.words.row} ${data.lanes[row]}: ${data.words.idle} at ${seconds(time)}`;
   });
   chart.on("datazoom", () => {
     const { start, end } = chart.getOption().dataZoom[0];
@@ -174,10 +177,12 @@ function gantt(data, place, onZoom) {
 }
 
 function ganttLegend(data) {
-  const fills = [COLOURS.blue, `repeating-linear-gradient(135deg, ${COLOURS.orange} 0 4px, #674700 4px 5.5px)`, COLOURS.pink, COLOURS.green];
+  const striped = (colour) => `repeating-linear-gradient(135deg, ${colour} 0 4px, color-mix(in srgb, ${colour} 45%, black) 4px 5.5px)`;
   const used = new Set(data.gantt.flatMap((lane) => [...new Set(lane.kind)]));
-  const entries = data.kinds.map((name, kind) => [name, fills[kind], kind]).filter(([, , kind]) => used.has(kind));
-  entries.push(["bubble", "var(--bubble)"], ["critical path", "linear-gradient(transparent 75%, var(--ink) 75%)"]);
+  const entries = data.kinds.filter((_, kind) => used.has(kind)).map(({ name, colour, hatched: lines }) => [name, lines ? striped(colour) : colour]);
+  entries.push([data.words.idle, "var(--bubble)"]);
+  if (data.gantt.some((lane) => lane.critical.includes(1))) entries.push(["critical path", "linear-gradient(transparent 75%, var(--ink) 75%)"]);
+  if (data.gantt.some((lane) => lane.ends_s.length)) entries.push(["end of a wave", "linear-gradient(90deg, transparent 45%, var(--ink) 45% 55%, transparent 55%)"]);
   const items = entries.map(([name, fill]) => {
     const item = document.createElement("li"), swatch = document.createElement("i");
     swatch.style.background = fill;

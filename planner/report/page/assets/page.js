@@ -1,17 +1,17 @@
 // Draw everything, and anew whenever colours or widths change.
 
-const CHARTS = {
-  parts: partsChart, memory: memoryChart, links: linksChart, search: searchChart, compared: comparedChart, run: runChart,
-};
+const CHARTS = { memory: memoryChart, search: searchChart };
 
 function drawAll(data, drawn) {
   for (const chart of Object.values(drawn)) chart.dispose();
-  for (const [name, draw] of Object.entries(CHARTS)) {
+  const draw = (name, chart) => {
     const place = document.getElementById(`${name}-chart`);
-    if (place) drawn[name] = draw(data, place);
-  }
+    if (place) drawn[name] = chart(place);
+  };
+  for (const [name, bars] of Object.entries(data.bars)) draw(name, (place) => rows(place, bars));
+  for (const [name, chart] of Object.entries(CHARTS)) draw(name, (place) => chart(data, place));
   drawn.gantt = gantt(data, document.getElementById("gantt-chart"), (start, end) => {
-    drawn.memory.dispatchAction({ type: "dataZoom", start, end });
+    drawn.memory?.dispatchAction({ type: "dataZoom", start, end });
   });
 }
 
