@@ -76,7 +76,8 @@ class CountedPaths:
     """Label setting over nodes and opened hosts; with `room_bytes`, in no more memory than that.
 
     With `may_relax`, hosts of as many classes as necessary are not counted where labels are too many otherwise: what is
-    ruled out stays so, but the path found may open too many of those.
+    ruled out stays so, but the path found may open too many of those. `hosts` are those that are counted at first, per
+    class; None: all.
 
     Raises
     ------
@@ -84,14 +85,21 @@ class CountedPaths:
         If nodes and count states alone are too many, or take more memory.
     """
 
-    def __init__(self, network: StageNetwork, *, room_bytes: float = math.inf, may_relax: bool = False) -> None:
+    def __init__(
+        self,
+        network: StageNetwork,
+        *,
+        room_bytes: float = math.inf,
+        may_relax: bool = False,
+        hosts: tuple[int, ...] | None = None,
+    ) -> None:
         self._network, self._graph, self._arcs, self._room_bytes = network, network.graph, network.arcs, room_bytes
         self._spare: list[int] | None = None if may_relax else []  # Classes that need not be counted, the last first.
         self.num_extensions = 0
         """How many labels arcs took further in the last question with one label each."""
         self.counted_hosts: tuple[int, ...] = ()
         """Up to how many hosts of each class are counted."""
-        self._count(tuple(server.count for server in network.cluster.servers))
+        self._count(tuple(server.count for server in network.cluster.servers) if hosts is None else hosts)
 
     def _count(self, hosts: tuple[int, ...]) -> None:
         """Count up to so many hosts of each class, or of fewer classes if that is too much."""
@@ -117,10 +125,10 @@ class CountedPaths:
         """Leave out the next class."""
         if self._spare is None:
             self._spare = _in_order_of_need(self._network)
-        if not self._spare:
-            raise TooManyLabelsError
-        spare = self._spare.pop()
-        return tuple(0 if server_class == spare else count for server_class, count in enumerate(hosts))
+        while self._spare:
+            if hosts[spare := self._spare.pop()]:
+                return tuple(0 if server_class == spare else count for server_class, count in enumerate(hosts))
+        raise TooManyLabelsError
 
     def cheapest(
         self, criteria: Criteria, usable: Bools, *, width: int = 1, rival: Ints | None = None

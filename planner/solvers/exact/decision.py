@@ -48,6 +48,8 @@ class Decision:
         Whether to give up.
     room_bytes
         What the labels may take.
+    hosts
+        How many of each class are counted at first; None: all.
 
     Raises
     ------
@@ -62,11 +64,12 @@ class Decision:
         stop: StopCheck = lambda: False,
         width: int | None = None,
         room_bytes: float = math.inf,
+        hosts: tuple[int, ...] | None = None,
     ) -> None:
         self._rows, self._stop, self._stated_width = rows, stop, width
         self._exact = "drain" not in rows.costs_s
         self._bottleneck = rows.bottleneck
-        self._paths = CountedPaths(rows.network, room_bytes=room_bytes, may_relax=not self._exact)
+        self._paths = CountedPaths(rows.network, room_bytes=room_bytes, may_relax=not self._exact, hosts=hosts)
 
     def path_below(self, limit_s: float) -> Cheapest | None:
         """Such a path, with the arcs that plans below the limit may use; None if there is none.
@@ -138,6 +141,11 @@ class Decision:
     def num_extensions(self) -> int:
         """How many labels arcs took further in the last question with one label each."""
         return self._paths.num_extensions
+
+    @property
+    def counted_hosts(self) -> tuple[int, ...]:
+        """How many of each class were counted in the last question, of some perhaps none."""
+        return self._paths.counted_hosts
 
     @property
     def _width(self) -> int:
