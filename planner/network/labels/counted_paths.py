@@ -72,6 +72,22 @@ class Cheapest(NamedTuple):
     """The least way home with its queues; with shared rows only, the round trip."""
 
 
+class Rival(NamedTuple):
+    """A path whose way on to the sink sets the windows: how late paths like it are shows best."""
+
+    depths: Ints
+    """Warm-up depths of its stages, the last stage first."""
+    ways_s: Floats
+    """The round trip from each stage to the sink, in that order."""
+
+    @classmethod
+    def of(cls, path: Ints, criteria: Criteria) -> "Rival":
+        """Arcs of a path, in order."""
+        stages, round_trip = criteria.turns.is_stage[path], criteria.round_trip[path]
+        ways_s = np.cumsum(round_trip[::-1])[::-1]
+        return cls(criteria.turns.largest_depth[path][stages][::-1], ways_s[stages][::-1])
+
+
 class CountedPaths:
     """Label setting over nodes and opened hosts; with `room_bytes`, in no more memory than that.
 
@@ -131,13 +147,12 @@ class CountedPaths:
         raise TooManyLabelsError
 
     def cheapest(
-        self, criteria: Criteria, usable: Bools, *, width: int = 1, rival: Ints | None = None
+        self, criteria: Criteria, usable: Bools, *, width: int = 1, rival: Rival | None = None
     ) -> Cheapest | None:
         """A path over usable arcs, each taken in time, that is short by :func:`chosen_by`; None if there is none.
 
         A counted node may have `width` labels. Where the lengths of a label stem from different paths, the path found
-        may be late for some arc; the least lengths are still lower bounds. Windows are followed so that they show best
-        how late paths like the `rival` are.
+        may be late for some arc; the least lengths are still lower bounds. Any `rival` will do.
 
         Raises
         ------
@@ -185,7 +200,7 @@ def _cheapest(lengths: Floats, ends: Ints, possible: Bools, path_to: Callable[[i
     return Cheapest(path_to(int(ends[best])), possible, float(lengths[ends, ROUND_TRIP].min()), float(homes_s[best]))
 
 
-def _thetas(criteria: Criteria, total_s: float, rival: Ints | None) -> Floats:
+def _thetas(criteria: Criteria, total_s: float, rival: Rival | None) -> Floats:
     """Times per micro-batch that loops take in plans at the limit, by warm-up depth of the first stage of a window.
 
     The loops that begin at a stage have T - total - way on for their M - k - 1 micro-batches, with total and way on of
@@ -195,10 +210,8 @@ def _thetas(criteria: Criteria, total_s: float, rival: Ints | None) -> Floats:
     depth = np.arange(turns.largest_depth.max(initial=0) + 1)
     way_on_s = total_s * depth / max(1, depth[-1])
     if rival is not None:
-        stages, round_trip = turns.is_stage[rival], criteria.round_trip[rival]
-        total_s = float(round_trip.sum())
-        ways_s = total_s - np.cumsum(round_trip) + round_trip
-        way_on_s = np.interp(depth, turns.largest_depth[rival][stages][::-1], ways_s[stages][::-1])
+        total_s = float(rival.ways_s[-1])
+        way_on_s = np.interp(depth, rival.depths, rival.ways_s)
     left_s = criteria.limit - total_s - way_on_s
     thetas: Floats = np.maximum.accumulate(left_s / np.maximum(1, turns.num_microbatches - depth - 1))
     return thetas

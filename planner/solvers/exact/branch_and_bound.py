@@ -20,7 +20,7 @@ from stagecut.planner.core.numerics.tolerances import MIP_BOUND
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.network.arrangement import arrangement_of
 from stagecut.planner.network.decode import decode_path
-from stagecut.planner.network.labels.counted_paths import Cheapest, TooManyLabelsError
+from stagecut.planner.network.labels.counted_paths import Cheapest, Rival, TooManyLabelsError
 from stagecut.planner.network.pruning import arc_prices, position_ranges
 from stagecut.planner.network.rows import Rows, build_rows
 from stagecut.planner.network.stage_network import num_with_positions, with_depths, with_positions
@@ -84,6 +84,7 @@ class Node:
         just_positioned: bool = False,
         known: Mapping[bytes, Plan | None] | None = None,
         counted: Counted | None = None,
+        rival: Rival | None = None,
     ) -> None:
         self.bound_s = bound_s
         self.rows = rows
@@ -99,7 +100,7 @@ class Node:
         self._inner, self._numbers = rows, np.arange(len(rows.network.arcs))
         self._fixing = ArcFixing(prices)
         self._may_be_a_program = True
-        self._counted = counted
+        self._counted, self._rival = counted, rival
         self._has_labels = True  # whether those of the last question fit into memory
 
     @property
@@ -253,6 +254,7 @@ class Node:
             just_positioned=just_positioned,
             known=self._known,
             counted=self._counted,
+            rival=self._rival,
         )
 
     def _below(self, search: Search, rows: Rows, limit_s: float, *, thorough: bool) -> tuple[Rows, Ints, Ints] | None:
@@ -292,8 +294,15 @@ class Node:
         num_arcs, before = len(rows.network.arcs), self._counted
         hosts = before.hosts if before is not None and num_arcs > WORTH_COUNTING_ANEW * before.num_arcs else None
         with search.step("labels"):
-            decision = Decision(rows, stop=lambda: search.out_of_budget, room_bytes=search.room_bytes, hosts=hosts)
+            decision = Decision(
+                rows,
+                stop=lambda: search.out_of_budget,
+                room_bytes=search.room_bytes,
+                hosts=hosts,
+                rival=self._rival,
+            )
             found = decision.path_below(limit_s)
+        self._rival = decision.rival
         if decision.counted_hosts != hosts:
             self._counted = Counted(decision.counted_hosts, num_arcs)
         return decision, found

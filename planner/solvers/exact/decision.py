@@ -21,7 +21,7 @@ import numpy as np
 from stagecut.planner.core.messages.errors import StoppedError
 from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.numerics.tolerances import LABEL_SUM
-from stagecut.planner.network.labels.counted_paths import Cheapest, CountedPaths
+from stagecut.planner.network.labels.counted_paths import Cheapest, CountedPaths, Rival
 from stagecut.planner.network.labels.lengths import NO_QUEUE, NO_TURNS, Criteria, Limits, QueueCriteria, Turns
 from stagecut.planner.network.labels.pareto_paths import pareto_path
 from stagecut.planner.network.link_loads import NO_LOADS
@@ -50,6 +50,8 @@ class Decision:
         What the labels may take.
     hosts
         How many of each class are counted at first; None: all.
+    rival
+        Sets the windows of the first labels; None: there are none better than guessed.
 
     Raises
     ------
@@ -65,7 +67,10 @@ class Decision:
         width: int | None = None,
         room_bytes: float = math.inf,
         hosts: tuple[int, ...] | None = None,
+        rival: Rival | None = None,
     ) -> None:
+        self.rival = rival
+        """Of the path found last, once there is one."""
         self._rows, self._stop, self._stated_width = rows, stop, width
         self._exact = "drain" not in rows.costs_s
         self._bottleneck = rows.bottleneck
@@ -83,21 +88,23 @@ class Decision:
         """
         criteria, bottleneck_s, loop_s = self._criteria(limit_s), math.inf, math.inf
         loops_s = self._loops_s(criteria)
-        usable, rival = np.ones(len(self._bottleneck), dtype=bool), None
-        width, again, pareto = 1, not self._exact, False
+        usable = np.ones(len(self._bottleneck), dtype=bool)
+        width, again, pareto = 1, not self._exact and self.rival is None, False
         while True:
             usable &= (self._bottleneck <= bottleneck_s) & (loops_s <= loop_s)
-            found = self._cheapest(criteria, usable, pareto=pareto, width=width, rival=rival)
+            found = self._cheapest(criteria, usable, pareto=pareto, width=width)
             if found is None:
                 return None
-            usable, rival = found.possible, found.path
+            usable = found.possible
+            if not self._exact:
+                self.rival = Rival.of(found.path, criteria)
             # t' = T - f(t): smaller each time, since f(t) does not fall as t shrinks.
             bottleneck_s, loop_s = limit_s - found.round_trip_s, criteria.limit - found.home_s
             if self.bottleneck_of(found.path) > bottleneck_s or loops_s[found.path].max() > loop_s:
                 continue
             if width < self._width:
                 width = self._width
-            elif again:  # with windows for this path, and without the arcs left out by then
+            elif again:  # with windows for this path
                 again = False
             elif self._exact and not pareto and not self._is_in_time(found.path, criteria):
                 pareto = True
@@ -160,13 +167,11 @@ class Decision:
         """The largest term that a row of the path adds to the round trip."""
         return float(self._bottleneck[path].max())
 
-    def _cheapest(
-        self, criteria: Criteria, usable: Bools, *, pareto: bool = False, width: int = 1, rival: Ints | None = None
-    ) -> Cheapest | None:
+    def _cheapest(self, criteria: Criteria, usable: Bools, *, pareto: bool = False, width: int = 1) -> Cheapest | None:
         if self._stop():
             raise StoppedError
         if not pareto:
-            return self._paths.cheapest(criteria, usable, width=width, rival=rival)
+            return self._paths.cheapest(criteria, usable, width=width, rival=self.rival)
         path = pareto_path(self._rows.network, criteria, usable)
         if path is None:
             return None

@@ -249,3 +249,4 @@ def test_classes_that_no_path_opens_too_many_hosts_of_are_the_first_not_counted(
     monkeypatch.setattr(counted_paths, "MAX_STATES", network.graph.num_nodes * 2)
     paths = CountedPaths(network, may_relax=True)
     assert paths.counted_hosts == (1, 0)
+    assert CountedPaths(network, may_relax=True, hosts=(1, 0)).counted_hosts == (1, 0)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
+from stagecut.planner.network.labels.counted_paths import Rival
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import build_network, with_positions
 from stagecut.planner.simulator.engine import iteration_times
@@ -18,8 +19,8 @@ SLACK = 1 + 1e-9
 
 @settings(max_examples=25)
 @given(problems(max_layers=5, max_devices=4, max_micro_batches=10), st.integers(0, 2**32 - 1))
-def test_no_arc_of_a_plan_below_the_limit_is_impossible_with_any_number_of_labels(problem, seed):
-    """The limit is the simulated time of one of the plans."""
+def test_no_arc_of_a_plan_below_the_limit_is_impossible_with_any_labels(problem, seed):
+    """However many, and whatever path sets their windows. The limit is the simulated time of one of the plans."""
     random, costs = np.random.default_rng(seed), CostModel(problem)
     coarse = build_network(costs, problem.variants[-1])
     for network in (coarse, with_positions(coarse)):
@@ -27,7 +28,10 @@ def test_no_arc_of_a_plan_below_the_limit_is_impossible_with_any_number_of_label
         assume(0 < len(paths) < 500)
         seconds = iteration_times([costs.plan(plan) for plan in paths])
         limit_s = random.choice(seconds)
-        found = Decision(build_rows(network), width=int(random.integers(1, 9))).path_below(limit_s * SLACK)
+        depths = np.arange(random.integers(1, 5)) + 1
+        rival = Rival(depths, np.cumsum(limit_s * random.random(len(depths)))) if random.random() < 0.8 else None
+        decision = Decision(build_rows(network), width=int(random.integers(1, 9)), rival=rival)
+        found = decision.path_below(limit_s * SLACK)
         assert found is not None
         for path, taken_s in zip(paths.values(), seconds, strict=True):
             assert taken_s > limit_s or found.possible[path].all()
