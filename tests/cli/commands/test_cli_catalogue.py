@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from stagecut.models import cluster_names, model_names
+from stagecut.models.measured_profiles import measured_names
 from stagecut.planner.cli.main import main
 from stagecut.planner.io.files.cluster import read_cluster
 from stagecut.planner.io.files.profile import read_profile
@@ -13,7 +14,7 @@ from stagecut.planner.io.files.profile import read_profile
 
 def test_every_model_is_listed(plan, plan_json):
     listed = plan_json("models")["models"]
-    assert tuple(model["name"] for model in listed) == model_names()
+    assert tuple(model["name"] for model in listed) == (*model_names(), *measured_names())
     assert all(name in plan("models").stdout for name in model_names())
 
 
