@@ -2,7 +2,8 @@
 
 For every number of stages q and several limits on the time of a stage per micro-batch, the program finds how
 far towards layer 0 the last q stages can reach on the devices taken so far, and the groups and cuts that get
-them there. All limits and numbers of stages advance together, as axes of one array.
+them there; of several that reach equally far, those that leave most room for messages. All limits and numbers of stages
+advance together, as axes of one array.
 """
 
 from dataclasses import dataclass
@@ -54,8 +55,8 @@ def group_sequences(
 class _GroupSearch:
     """One run of the program.
 
-    With the axes node, stages and limit, `_first_layer` holds how far the stages reach, and `_arc_to` the last arc
-    on the way there.
+    With the axes node, stages and limit, `_first_layer` holds how far the stages reach, `_arc_to` the last arc on the
+    way there, and `_excess_s` the excess of its stage, see :func:`~.min_max_cut.work_limit`.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class _GroupSearch:
         shape = (len(graph.num_devices), self._max_stages + 1, len(limits_s))
         self._first_layer: NDArray[np.int16] = np.full(shape, tables.num_layers + 1, dtype=np.int16)
         self._arc_to: NDArray[np.int32] = np.full(shape, -1, dtype=np.int32)
+        self._excess_s: NDArray[np.float32] = np.full(shape, -np.inf, dtype=np.float32)
         self._between = frozenset(graph.between_hosts.tolist())
 
     def run(self) -> None:
@@ -82,7 +84,8 @@ class _GroupSearch:
         forward_share = float(np.min(forward_s[:, -1] / np.maximum(work_s[:, -1], ALMOST_ZERO)))
         limits_s = self._limits_s * leeways(variant, self._max_stages, forward_share)[::-1, None]
         times = Times(work_s, work_s + forward_s, transfer_s, limits_s)
-        _follow(graph.arcs, most, times, RULES[variant.schedule], plain, recomputing, self._first_layer, self._arc_to)
+        reached = Reached(self._first_layer, self._arc_to, self._excess_s)
+        _follow(graph.arcs, most, times, RULES[variant.schedule], plain, recomputing, reached)
 
     def best(self, count: int) -> list[GroupSequence]:
         """See :func:`group_sequences`."""
@@ -140,6 +143,14 @@ class Times(NamedTuple):
     """Most time of a stage, by the number of stages after it, shape (max stages, limits)."""
 
 
+class Reached(NamedTuple):
+    """Axes node, stages and limit; see :class:`_GroupSearch`."""
+
+    first_layer: NDArray[np.int16]
+    arc_to: NDArray[np.int32]
+    excess_s: NDArray[np.float32]
+
+
 @compiled
 def _follow(
     arcs: Ints,
@@ -148,8 +159,7 @@ def _follow(
     rule: Rule,
     in_memory: Ints,
     recomputing_in_memory: Ints,
-    first_layer: NDArray[np.int16],
-    arc_to: NDArray[np.int32],
+    reached: Reached,
 ) -> None:
     """Fill in how far stages reach, and the last arc on the way there, from nodes to those that follow.
 
@@ -160,29 +170,34 @@ def _follow(
     in_memory, recomputing_in_memory
         First layer of a stage that fits in memory, of axes (group, stages after it, stop).
     """
+    first_layer, arc_to, excess_s = reached
     max_stages, num_limits, num_layers = in_memory.shape[1], first_layer.shape[2], in_memory.shape[2] - 1
     for number in range(len(arcs)):
         tail, head, group = arcs[number]
         for after in range(most[tail] + 1 if group == IDLE else min(most[tail] + 1, max_stages)):
+            stages = after if group == IDLE else after + 1
             for limit in range(num_limits):
                 # Where the new stage ends, the stages so far begin.
                 start = stop = first_layer[tail, after, limit]
                 if stop > num_layers:
                     continue
-                stages = after
+                excess = excess_s[tail, after, limit]
                 if group != IDLE:
-                    stages += 1
                     plain, recomputing = in_memory[group, after, stop], recomputing_in_memory[group, after, stop]
-                    if min(plain, recomputing) >= first_layer[head, stages, limit]:
+                    if min(plain, recomputing) > first_layer[head, stages, limit]:
                         continue
-                    limit_s = work_limit(rule, times.limits_s[after, limit], times.transfer_s[group, stop])
-                    start = start_within(times.work_s[group], stop, limit_s)
+                    work_s, message_s = times.work_s[group], times.transfer_s[group, stop]
+                    limit_s = work_limit(rule, times.limits_s[after, limit], message_s, excess)
+                    start = start_within(work_s, stop, limit_s)
                     # Recomputation takes time, so it is of use only where memory is short.
                     if plain > start:
                         start = min(plain, max(recomputing, start_within(times.recomputed_s[group], stop, limit_s)))
+                        work_s = work_s if start == plain else times.recomputed_s[group]
                     if start >= stop:
                         continue
-                # The first of several arcs that reach equally far is kept.
-                if start < first_layer[head, stages, limit]:
-                    first_layer[head, stages, limit] = start
-                    arc_to[head, stages, limit] = number
+                    excess = np.float32(work_s[stop] - work_s[start] - limit_s)
+                # The first of several arcs that reach equally far with the same excess is kept.
+                farthest = first_layer[head, stages, limit]
+                if start < farthest or (start == farthest and excess < excess_s[head, stages, limit]):
+                    first_layer[head, stages, limit], arc_to[head, stages, limit] = start, number
+                    excess_s[head, stages, limit] = excess

@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stagecut.planner.core.job import Recompute
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.schedule import Schedule
+from stagecut.planner.core.schedule import Schedule, warmup_depths
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.device_groups import PlacedGroup
 from stagecut.planner.solvers.heuristic.min_max_cut import RULES, min_max_stops, work_limit
@@ -92,16 +94,50 @@ def test_layers_that_take_no_time_are_cut_too():
 
 
 @pytest.mark.parametrize(
-    ("schedule", "transfer_s", "limit_s"),
+    ("schedule", "transfer_s", "excess_s", "limit_s"),
     [
-        (Schedule.ONE_F_ONE_B, 2.0, 8.0),
-        (Schedule.EAGER_ONE_F_ONE_B, 2.0, 10.0),
-        (Schedule.EAGER_ONE_F_ONE_B, 6.0, 9.0),
-        (Schedule.EAGER_ONE_F_ONE_B, 11.0, -1.0),
-        (Schedule.GPIPE, 5.0, 10.0),
-        (Schedule.GPIPE, 6.0, -1.0),
+        (Schedule.ONE_F_ONE_B, 2.0, 0.0, 6.0),
+        (Schedule.ONE_F_ONE_B, 2.0, -3.0, 9.0),
+        (Schedule.ONE_F_ONE_B, 2.0, -5.0, 10.0),
+        (Schedule.ONE_F_ONE_B, 2.0, -np.inf, 10.0),
+        (Schedule.EAGER_ONE_F_ONE_B, 2.0, 0.0, 10.0),
+        (Schedule.EAGER_ONE_F_ONE_B, 6.0, -1.0, 9.0),
+        (Schedule.EAGER_ONE_F_ONE_B, 11.0, -5.0, -1.0),
+        (Schedule.GPIPE, 5.0, 0.0, 10.0),
+        (Schedule.GPIPE, 6.0, 0.0, -1.0),
     ],
 )
-def test_a_stage_that_sends_long_messages_has_less_time_to_compute(schedule, transfer_s, limit_s):
-    """The limit is 10 s: w + c, max(w, c, 2/3 (w + c)) and max(w, 2 c) stay within it."""
-    assert work_limit(RULES[schedule], 10.0, transfer_s) == limit_s
+def test_a_stage_that_sends_long_messages_has_less_time_to_compute(schedule, transfer_s, excess_s, limit_s):
+    """The limit is 10 s. Beyond the next stage's excess, two messages may take 0 s, 10 s, and any time under GPipe."""
+    assert work_limit(RULES[schedule], 10.0, transfer_s, excess_s) == limit_s
+
+
+@pytest.mark.parametrize("schedule", [Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B])
+@pytest.mark.parametrize("limit_s", [np.inf, 1.0])
+def test_without_a_limit_a_stage_may_compute_as_long_as_it_likes(schedule, limit_s):
+    assert work_limit(RULES[schedule], limit_s, 0.5, -np.inf) == limit_s
+
+
+@given(
+    schedule=st.sampled_from([Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B]),
+    works=st.lists(st.integers(0, 12), min_size=1, max_size=6),
+    messages=st.lists(st.integers(0, 6), min_size=5, max_size=5),
+)
+def test_stages_within_their_limits_are_those_whose_loops_are(schedule, works, messages):
+    """All loops of all pairs of stages against a limit of 10 s for each micro-batch that they carry.
+
+    The depths are those of a pipeline with many micro-batches, so a loop from s to e carries k_s - k_e + 1.
+    """
+    limit, num_stages = 10, len(works)
+    depths = warmup_depths(schedule, num_stages, 1000)
+    loops = [
+        sum(works[first : last + 1]) + 2 * sum(messages[first:last]) - limit * (depths[first] - depths[last] + 1)
+        for first in range(num_stages)
+        for last in range(first, num_stages)
+    ]
+    excess, within = -np.inf, True
+    for stage in reversed(range(num_stages)):
+        message = messages[stage] if stage < num_stages - 1 else 0
+        excess = works[stage] - work_limit(RULES[schedule], float(limit), float(message), excess)
+        within &= excess <= 0
+    assert within == (max(loops) <= 0)
