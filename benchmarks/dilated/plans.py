@@ -152,7 +152,7 @@ def _copies() -> tuple[DilatedPlan, ...]:
 
 def _catalogue() -> tuple[DilatedPlan, ...]:
     choices = {"micro_batches": (2,), "tensor_parallel": (1,), "pipelines": (1,)}
-    hetpipe = Spec(model="gpt2-xl", cluster="hetpipe-16", global_batch=64, **choices | {"micro_batches": (4,)})
+    hetpipe = Spec(model="gpt2-xl", cluster="hetpipe-16", global_batch=128, **choices | {"micro_batches": (4,)})
     server = Spec(model="bert-large", cluster="mixed-server-8", global_batch=32, **choices)
     return _planned(hetpipe, iteration_s=3.0), _planned(server, iteration_s=2.0)
 
