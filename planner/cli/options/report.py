@@ -15,18 +15,18 @@ from stagecut.planner.cli.parameters.files import InputFile, output_option
 from stagecut.planner.cli.parameters.groups import option
 from stagecut.planner.core.run_record import RunRecord
 from stagecut.planner.core.virtual_workers.wave_run_record import WaveRunRecord
-from stagecut.planner.io.files.answer_file import (
+from stagecut.planner.io.files.answers.answer_file import (
     read_compare_answer,
     read_explain_answer,
     read_run_of,
     read_solve_answer,
 )
-from stagecut.planner.io.files.plan_file import PlanFile
-from stagecut.planner.io.files.wave_answer_file import (
+from stagecut.planner.io.files.answers.wave_answer_file import (
     read_wave_compare_answer,
     read_wave_explain_answer,
     read_wave_solve_answer,
 )
+from stagecut.planner.io.files.plan_file import PlanFile
 from stagecut.planner.io.files.wave_plan_file import AnyPlanFile, WavePlanFile
 from stagecut.planner.report.page.contents import Contents
 from stagecut.planner.report.page.page import Page

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from stagecut.planner.core.result import Status, StopCause
 from stagecut.planner.io.documents.fields import Name, NonNegative, Text
-from stagecut.planner.io.files.answer_entry import AnswerAboutInputs, AnswerEntry, UnsupportedEntry
+from stagecut.planner.io.files.answers.answer_entry import AnswerAboutInputs, AnswerEntry, UnsupportedEntry
 from stagecut.planner.io.files.wave_plan_entry import Rate
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from stagecut.planner.core.virtual_workers.wave_result import WaveResult
 from stagecut.planner.io.documents.records import from_entry
-from stagecut.planner.io.files.answer_file import check_same_plan, read_answer
-from stagecut.planner.io.files.wave_answer_entry import (
+from stagecut.planner.io.files.answers.answer_file import check_same_plan, read_answer
+from stagecut.planner.io.files.answers.wave_answer_entry import (
     WaveCompareAnswerEntry,
     WaveExplainAnswerEntry,
     WaveResultEntry,

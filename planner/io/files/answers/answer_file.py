@@ -12,7 +12,7 @@ from stagecut.planner.io.documents.canonical import sha256_of
 from stagecut.planner.io.documents.records import from_entry
 from stagecut.planner.io.documents.tree import read_document
 from stagecut.planner.io.documents.validate import validate
-from stagecut.planner.io.files.answer_entry import (
+from stagecut.planner.io.files.answers.answer_entry import (
     AnswerAboutInputs,
     CompareAnswerEntry,
     ExplainAnswerEntry,

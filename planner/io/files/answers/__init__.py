@@ -1,0 +1,1 @@
+"""What other commands print with --json, read for a report."""
