@@ -9,7 +9,7 @@ from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.numerics.compiled import compiled, inlined
 from stagecut.planner.core.numerics.tolerances import LABEL_SUM
 from stagecut.planner.network.graph import SortedArcs
-from stagecut.planner.network.labels.lengths import Criteria, terms_of, turns_here
+from stagecut.planner.network.labels.lengths import ArcTerms, Criteria, terms_of, turns_here
 
 NONE = -1
 
@@ -197,10 +197,15 @@ def _set_ways_on(arcs: SortedArcs, openings: Openings, criteria: Criteria, reach
         for here in range(reached.first[node], reached.first[node + 1]):
             after = after_arc(arcs, openings, reached.number, arc, reached.state[here])
             if after != NONE and reached.round_trip[here] + (length + ways_on[after, 0]) <= with_way_on:
-                for turn in range(ways_on.shape[1]):
-                    ends = turn > 0 and turns_here(terms, criteria.turns.depths[turn])
-                    further = 0.0 if ends else ways_on[after, turn]
-                    ways_on[here, turn] = min(ways_on[here, turn], further + length)
+                set_way_on(terms, here, after, criteria.turns.depths, ways_on)
+
+
+@inlined
+def set_way_on(terms: ArcTerms, here: int, after: int, depths: Ints, ways_on: Floats) -> None:
+    """Lower the ways on from a counted node to those over an arc."""
+    for turn in range(ways_on.shape[1]):
+        further = 0.0 if turn > 0 and turns_here(terms, depths[turn]) else ways_on[after, turn]
+        ways_on[here, turn] = min(ways_on[here, turn], further + terms.round_trip)
 
 
 @compiled

@@ -19,11 +19,12 @@ from stagecut.planner.network.link_loads import (
 )
 from stagecut.planner.network.link_loads import START as NO_LOAD
 
-ROUND_TRIP, FORWARD, LOOP, QUEUE, HOME, SLOW_FORWARD, SLOW_BACKWARD = range(7)
-BASE, LEFT, GAIN, BEGUN, INTERFACE, FABRIC = range(7, 13)
+ROUND_TRIP, FORWARD, LOOP, QUEUE, HOME, INTERFACE, FABRIC, SLOW_FORWARD = range(8)
+SLOW_BACKWARD, BASE, LEFT, GAIN, BEGUN = range(8, 13)
 """The lengths of a label; with shared rows only the first ones."""
-NUM_SHARED = 3
-START = np.array([0.0, 0.0, -np.inf, 0.0, 0.0, 0.0, 0.0, -np.inf, 0.0, 0.0, 0.0, *NO_LOAD])
+NUM_SHARED, NUM_LIMITED = 3, 8
+"""Of how many there is a :mod:`latest <stagecut.planner.network.labels.latest>`: with all rows, the first eight."""
+START = np.array([0.0, 0.0, -np.inf, 0.0, 0.0, *NO_LOAD, 0.0, 0.0, -np.inf, 0.0, 0.0, 0.0])
 
 
 @inlined
@@ -214,6 +215,37 @@ def terms_of(criteria: Criteria, arc: int) -> ArcTerms:
 
 
 @inlined
+def turned_after(terms: ArcTerms, rest: float, ways: Floats, depths: Ints, slow_forward: float) -> float:
+    """From the start of the first forward of a stage to the end of its first backward, by the way of a later one.
+
+    For a transfer, the way on, `rest`.
+    """
+    turned = rest
+    if terms.is_stage:
+        turned = max(rest + (depths[0] - 1) * slow_forward, terms.round_trip + (terms.least_depth - 1) * slow_forward)
+        for turn in range(1, len(depths)):
+            if terms.least_depth >= depths[turn]:
+                turned = max(turned, ways[turn] + (depths[turn] - 1) * slow_forward)
+    return turned
+
+
+@inlined
+def last_forward_after(terms: ArcTerms, loop: float, slow_forward: float) -> float:
+    """From the start of the first forward of a stage to the start of its last one, `loop` being the largest so far."""
+    return max(loop, (terms.num_microbatches - 1) * slow_forward - terms.first_less)
+
+
+@inlined
+def last_way(terms: ArcTerms, rest: float, slow_backward: float) -> float:
+    """From the start of the last forward of a stage, less the way back from it, to the end.
+
+    It is that of its own last backwards, or of the last micro-batch on the last stage.
+    """
+    own_s = terms.slow_forward + terms.slow_backward + terms.first_tail
+    return max(own_s + (terms.least_depth - 1) * slow_backward, rest)
+
+
+@inlined
 def extend_shared(terms: ArcTerms, step: Step, lengths: Floats, way_on: float, after: Floats) -> bool:
     """Set the lengths of shared rows after an arc from those before it; False if it comes too late.
 
@@ -252,13 +284,8 @@ def extend(
     loop, base = lengths[label, LOOP], lengths[label, BASE]
     left, gain, begun = lengths[label, LEFT], lengths[label, GAIN], int(-lengths[label, BEGUN])
     loaded = LoadLengths(lengths[label, INTERFACE], lengths[label, FABRIC])
-    turned, here = rest, -np.inf
+    turned, here = turned_after(terms, rest, ways, depths, slow_forward), -np.inf
     if terms.is_stage:
-        # From the start of the first forward of a stage to the end of its first backward, by the way of a later one.
-        turned = max(rest + (depths[0] - 1) * slow_forward, terms.round_trip + (terms.least_depth - 1) * slow_forward)
-        for turn in range(1, len(depths)):
-            if terms.least_depth >= depths[turn]:
-                turned = max(turned, ways[turn] + (depths[turn] - 1) * slow_forward)
         loop = max(loop, turned + terms.loop)
         work, own_theta = terms.slow_forward + terms.slow_backward, thetas[terms.largest_depth]
         gain += work - terms.depth_step * thetas[begun]
@@ -270,10 +297,8 @@ def extend(
         ahead += (terms.depth_step - 1) * min(own, 0.0)
         if terms.begins_window and ahead + own + min(own, 0.0) > base + gain + left:
             base, left, gain, begun = ahead, min(own, 0.0), own, terms.largest_depth
-        here = max(loop, (terms.num_microbatches - 1) * slow_forward - terms.first_less)
-        own_turn = work + terms.first_tail + (terms.least_depth - 1) * slow_backward
-        # The last forwards of this stage and of the last one, with the way of the last gradient home.
-        if round_trip + here + max(own_turn, rest) > terms.limit or home + turned > terms.latest_fill:
+        here = last_forward_after(terms, loop, slow_forward)
+        if round_trip + here + last_way(terms, rest, slow_backward) > terms.limit or home + turned > terms.latest_fill:
             return False
     else:
         gain += 2 * terms.slow_forward

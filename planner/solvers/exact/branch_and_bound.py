@@ -20,7 +20,8 @@ from stagecut.planner.core.numerics.tolerances import MIP_BOUND
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.network.arrangement import arrangement_of
 from stagecut.planner.network.decode import decode_path
-from stagecut.planner.network.labels.counted_paths import Cheapest, Rival, TooManyLabelsError
+from stagecut.planner.network.labels.back_and_forth import Cheapest, Rival
+from stagecut.planner.network.labels.counted_paths import TooManyLabelsError
 from stagecut.planner.network.pruning import arc_prices, position_ranges
 from stagecut.planner.network.rows import Rows, build_rows
 from stagecut.planner.network.stage_network import num_with_positions, with_depths, with_positions
@@ -40,16 +41,17 @@ PRECISION, COARSE_PRECISION = 1e-4, 1e-3
 """Relative width of the interval at which bisection stops, with and without positions."""
 WORTH_BISECTING = 0.25
 """Nor is the interval divided further once it is no wider than this share of what is open between bound and limit."""
-MANY_LABELS = 200_000
-"""If arcs take more labels further than this, no floor of the bottleneck is sought: on llama3-70b on 128 devices of
-three types (92,000 arcs, 245 states) its ten questions took 18 s of CPU and left every arc."""
+MANY_LABELS = 30_000
+"""If arcs take more labels further than this, no floor of the bottleneck is sought, which takes some ten questions: on
+resnet152 and bert-large on 88 and 212 devices (drawn problems 45 and 46) 2.9 and 1.7 % were open after 60 s with floors
+up to 200,000, 1 % after 54 s with this, and 5 and 1 % without any."""
 MANY_ARCS = 1_000_000
 """A network with positions is built once it has no more arcs than this, or all plans have one length."""
 
-FEW_PATHS = 100
-"""So few paths are simulated one by one, at half a millisecond each, where a question and a branching take ten: on
-gpt2-1.3b on 177 devices of three types (drawn problem 05) 1 % was open after 60 s without, closed after 30 s with this,
-and after 48 s with 1,000."""
+MOST_PATHS, MOST_STEPS = 1_000, 10_000
+"""What is left is simulated path by path, at half a millisecond each, if there are no more paths, found in no more
+steps than this. Where there are so few, 5,000 steps of half a microsecond nearly always find them (71 of 72 nodes of
+bert-large on 212 devices, drawn problem 46), and 20 times as many would find few more."""
 
 PROGRAM_ARCS, PROGRAM_ARCS_WITHOUT_LABELS = 0, 1_000
 """A node with no more arcs than this is tried as a MIP before it branches on stages. With labels branching was never
@@ -66,6 +68,19 @@ class Counted(NamedTuple):
 
     hosts: tuple[int, ...]
     num_arcs: int
+
+
+class Left(NamedTuple):
+    """What a question leaves of a node."""
+
+    rows: Rows
+    """Rows over the arcs that plans below the limit may use."""
+    numbers: Ints
+    """The numbers that these arcs had before."""
+    path: Ints
+    """Arcs of a path over these; where counting hosts takes too much memory it may open too many."""
+    paths: list[Ints] | None
+    """Arcs of all paths below the limit, if these are few."""
 
 
 class Node:
@@ -94,6 +109,7 @@ class Node:
         self._just_positioned = just_positioned  # whether the network was built with positions just now
         self._high_s = math.inf
         self._path: Ints | None = None
+        self._paths: list[Ints] | None = None  # all that are left, if these are few
         self._plan: Plan | None = None
         self._known = dict(known or {})  # plans of the paths found before, here and on the way here
         # Rows over the arcs left below the upper end, and the numbers of these arcs in `rows`.
@@ -120,8 +136,8 @@ class Node:
         limit_s = limit_of(search)
         if self.bound_s >= limit_s:
             return Outcome((), self.bound_s)
-        if self.rows.network.graph.num_paths <= FEW_PATHS:
-            return self._all_simulated(search, limit_s)
+        if self._paths is not None:
+            return self._all_simulated(search, self._paths, limit_s)
         if not self.ready_to_branch(limit_s):
             return Outcome((self,))
         if self._suits_a_program(search):
@@ -134,9 +150,9 @@ class Node:
             return children[0].step(search)
         return Outcome(children, limit_s)
 
-    def _all_simulated(self, search: Search, limit_s: float) -> Outcome:
+    def _all_simulated(self, search: Search, paths: list[Ints], limit_s: float) -> Outcome:
         """Simulate the plans of all paths that are left."""
-        for path in self.rows.network.graph.paths():
+        for path in paths:
             if search.out_of_budget:
                 return Outcome((self,))
             self._simulate(search, path)
@@ -163,18 +179,17 @@ class Node:
         attempt_s = min(limit_s, (self.bound_s + self._high_s) / 2)
         search.count("decisions")
         try:
-            found = self._below(search, self._inner, attempt_s, thorough=attempt_s == limit_s)
+            left = self._below(search, self._inner, attempt_s, thorough=attempt_s == limit_s)
         except StoppedError:
             return
-        if found is None:
+        if left is None:
             self.bound_s = attempt_s
             return
-        rows, chosen, path = found
-        numbers = self._numbers[chosen]
+        numbers = self._numbers[left.numbers]
         if attempt_s == limit_s:
-            self.rows, numbers = rows, np.arange(len(chosen))
-        self._inner, self._numbers = rows, numbers
-        self._high_s, self._path = attempt_s, numbers[path]
+            self.rows, numbers, self._paths = left.rows, np.arange(len(numbers)), left.paths
+        self._inner, self._numbers = left.rows, numbers
+        self._high_s, self._path = attempt_s, numbers[left.path]
         self._simulate(search, self._path)
 
     def children(self, search: Search, limit_s: float) -> Iterator["Node"]:
@@ -257,11 +272,8 @@ class Node:
             rival=self._rival,
         )
 
-    def _below(self, search: Search, rows: Rows, limit_s: float, *, thorough: bool) -> tuple[Rows, Ints, Ints] | None:
-        """The rows over the arcs that plans below the limit may use, which these are, and a path over them.
-
-        Where counting hosts takes too much memory the path may open too many.
-        """
+    def _below(self, search: Search, rows: Rows, limit_s: float, *, thorough: bool) -> Left | None:
+        """What is left below a limit; None if there is no path."""
         rows, kept = self._fixed(search, rows, limit_s)
         if self._just_positioned:
             search.count("arcs with positions, after arc fixing", len(kept))
@@ -273,18 +285,25 @@ class Node:
         except TooManyLabelsError:
             self._has_labels = False
             path = rows.network.graph.shortest_path(rows.round_trip + arc_prices(rows, self._fixing.prices))
-            return rows, kept, path
+            return Left(rows, kept, path, None)
         if found is not None and thorough and decision.num_extensions <= MANY_LABELS:
             with search.step("labels"):
                 self._floor_s = decision.bottleneck_floor(limit_s, self._floor_s, decision.bottleneck_of(found.path))
             rows, kept = self._tightened(search, rows.with_floor(self._floor_s), kept, limit_s)
             if len(kept) == 0:
                 return None
-            _, found = self._ask_labels(search, rows, limit_s)
+            decision, found = self._ask_labels(search, rows, limit_s)
         if found is None:
             return None
+        paths = self._few_paths(search, decision) if thorough else None
         smaller, chosen = rows.network.restricted(found.possible)
-        return rows.restricted(smaller, chosen), kept[chosen], np.searchsorted(chosen, found.path)
+        path, *paths_left = (np.searchsorted(chosen, path) for path in (found.path, *(paths or ())))
+        return Left(rows.restricted(smaller, chosen), kept[chosen], path, None if paths is None else paths_left)
+
+    def _few_paths(self, search: Search, decision: Decision) -> list[Ints] | None:
+        """All paths that the labels leave, if these are soon found."""
+        with search.step("enumeration"):
+            return decision.paths_below(most_steps=MOST_STEPS, most_paths=MOST_PATHS)
 
     def _fixed(self, search: Search, rows: Rows, limit_s: float) -> tuple[Rows, Ints]:
         with search.step("arc fixing"):

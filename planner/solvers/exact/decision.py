@@ -21,7 +21,8 @@ import numpy as np
 from stagecut.planner.core.messages.errors import StoppedError
 from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.numerics.tolerances import LABEL_SUM
-from stagecut.planner.network.labels.counted_paths import Cheapest, CountedPaths, Rival
+from stagecut.planner.network.labels.back_and_forth import BackAndForth, Cheapest, Rival
+from stagecut.planner.network.labels.counted_paths import CountedPaths
 from stagecut.planner.network.labels.lengths import NO_QUEUE, NO_TURNS, Criteria, Limits, QueueCriteria, Turns
 from stagecut.planner.network.labels.pareto_paths import pareto_path
 from stagecut.planner.network.link_loads import NO_LOADS
@@ -31,8 +32,8 @@ from stagecut.planner.solvers.search.options import StopCheck
 FLOOR_PRECISION = 1e-3
 """Width at which the search for the least bottleneck ends, as a share of T; half and twice as much changed no plan and
 no bound on vgg16 and resnet50 on mixed-server-8."""
-MOST_LABELS, EXTENSIONS = 32, 300_000
-"""Labels of a counted node at most, and about how often arcs take a label further."""
+WORTH_A_SWEEP = 0.9
+"""Sweeps go on while each takes fewer labels further than this share of the one before."""
 
 
 class Decision:
@@ -64,14 +65,16 @@ class Decision:
         rows: Rows,
         *,
         stop: StopCheck = lambda: False,
-        width: int | None = None,
         room_bytes: float = math.inf,
         hosts: tuple[int, ...] | None = None,
         rival: Rival | None = None,
     ) -> None:
         self.rival = rival
         """Of the path found last, once there is one."""
-        self._rows, self._stop, self._stated_width = rows, stop, width
+        self.num_extensions = 0
+        """How many labels arcs took further in the largest sweep of the last question."""
+        self._rows, self._stop = rows, stop
+        self._ways: BackAndForth | None = None
         self._exact = "drain" not in rows.costs_s
         self._bottleneck = rows.bottleneck
         self._paths = CountedPaths(rows.network, room_bytes=room_bytes, may_relax=not self._exact, hosts=hosts)
@@ -86,30 +89,54 @@ class Decision:
         StoppedError
             If `stop` says so before there is an answer.
         """
-        criteria, bottleneck_s, loop_s = self._criteria(limit_s), math.inf, math.inf
-        loops_s = self._loops_s(criteria)
-        usable = np.ones(len(self._bottleneck), dtype=bool)
-        width, again, pareto = 1, not self._exact and self.rival is None, False
-        while True:
-            usable &= (self._bottleneck <= bottleneck_s) & (loops_s <= loop_s)
-            found = self._cheapest(criteria, usable, pareto=pareto, width=width)
-            if found is None:
-                return None
-            usable = found.possible
-            if not self._exact:
-                self.rival = Rival.of(found.path, criteria)
+        criteria = self._criteria(limit_s)
+        return self._shared_below(limit_s, criteria) if self._exact else self._all_below(limit_s, criteria)
+
+    def _all_below(self, limit_s: float, criteria: Criteria) -> Cheapest | None:
+        """With all rows: sweeps either way, until those from the source have little less to do."""
+        loops_s, fewest, self.num_extensions = self._loops_s(criteria), math.inf, 0
+        self._ways = ways = self._paths.between(criteria, np.ones(len(loops_s), dtype=bool), rival=self.rival)
+        while ways is not None:
+            self._give_up_on_time()
+            if (found := ways.from_source()) is None:
+                break
+            self.rival = Rival.of(found.path, criteria)
+            self.num_extensions = max(self.num_extensions, ways.num_extensions)
             # t' = T - f(t): smaller each time, since f(t) does not fall as t shrinks.
             bottleneck_s, loop_s = limit_s - found.round_trip_s, criteria.limit - found.home_s
-            if self.bottleneck_of(found.path) > bottleneck_s or loops_s[found.path].max() > loop_s:
-                continue
-            if width < self._width:
-                width = self._width
-            elif again:  # with windows for this path
-                again = False
-            elif self._exact and not pareto and not self._is_in_time(found.path, criteria):
-                pareto = True
-            else:
+            is_below = self.bottleneck_of(found.path) <= bottleneck_s and loops_s[found.path].max() <= loop_s
+            if is_below and ways.num_extensions > WORTH_A_SWEEP * fewest:
                 return found
+            fewest = min(fewest, ways.num_extensions)
+            ways.follow(self.rival)
+            ways.leave_out((self._bottleneck <= bottleneck_s) & (loops_s <= loop_s))
+            ways.from_sink()
+        return None
+
+    def _shared_below(self, limit_s: float, criteria: Criteria) -> Cheapest | None:
+        """With shared rows only, where labels with one least length each decide, or Pareto sets."""
+        bottleneck_s, pareto = math.inf, False
+        usable = np.ones(len(self._bottleneck), dtype=bool)
+        while True:
+            self._give_up_on_time()
+            usable &= self._bottleneck <= bottleneck_s
+            found = self._pareto(criteria, usable) if pareto else self._paths.cheapest(criteria, usable)
+            if found is None:
+                return None
+            usable, bottleneck_s = found.possible, limit_s - found.round_trip_s
+            if self.bottleneck_of(found.path) > bottleneck_s:
+                continue
+            if pareto or self._is_in_time(found.path, criteria):
+                return found
+            pareto = True
+
+    def paths_below(self, *, most_steps: int, most_paths: int) -> list[Ints] | None:
+        """All paths that the last question left; None if that takes more steps, or more paths are found.
+
+        No plan below the limit is among the others.
+        """
+        assert self._ways is not None
+        return self._ways.paths(most_steps=most_steps, most_paths=most_paths)
 
     def _loops_s(self, criteria: Criteria) -> Floats:
         """For each stage, the least from the start of its first forward to the start of its last one; shape (A,).
@@ -136,42 +163,29 @@ class Decision:
         """
         criteria = self._criteria(limit_s)
         while high_s - low_s > FLOOR_PRECISION * limit_s:
+            self._give_up_on_time()
             middle_s = (low_s + high_s) / 2
-            found = self._cheapest(criteria, self._bottleneck <= middle_s)
-            if found is None:
+            ways = self._paths.between(criteria, self._bottleneck <= middle_s, rival=self.rival)
+            if ways is None or (found := ways.from_source()) is None:
                 low_s = middle_s
             else:
                 high_s = self.bottleneck_of(found.path)
         return low_s
 
     @property
-    def num_extensions(self) -> int:
-        """How many labels arcs took further in the last question with one label each."""
-        return self._paths.num_extensions
-
-    @property
     def counted_hosts(self) -> tuple[int, ...]:
         """How many of each class were counted in the last question, of some perhaps none."""
         return self._paths.counted_hosts
-
-    @property
-    def _width(self) -> int:
-        """How many labels a counted node may have; one without positions."""
-        if self._stated_width is not None:
-            return self._stated_width
-        if self._exact or not self._rows.network.has_positions:
-            return 1
-        return max(1, min(MOST_LABELS, EXTENSIONS // max(1, self.num_extensions)))
 
     def bottleneck_of(self, path: Ints) -> float:
         """The largest term that a row of the path adds to the round trip."""
         return float(self._bottleneck[path].max())
 
-    def _cheapest(self, criteria: Criteria, usable: Bools, *, pareto: bool = False, width: int = 1) -> Cheapest | None:
+    def _give_up_on_time(self) -> None:
         if self._stop():
             raise StoppedError
-        if not pareto:
-            return self._paths.cheapest(criteria, usable, width=width, rival=self.rival)
+
+    def _pareto(self, criteria: Criteria, usable: Bools) -> Cheapest | None:
         path = pareto_path(self._rows.network, criteria, usable)
         if path is None:
             return None

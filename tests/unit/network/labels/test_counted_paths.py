@@ -182,7 +182,7 @@ def test_setting_labels_takes_what_was_said(monkeypatch):
 
 def peak_of_labels(rows, room_bytes):
     """Most bytes that a question takes within the room."""
-    decision = Decision(rows, width=1, room_bytes=room_bytes)
+    decision = Decision(rows, room_bytes=room_bytes)
     tracemalloc.start()
     try:
         decision.path_below(1e6)

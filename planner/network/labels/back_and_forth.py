@@ -1,0 +1,187 @@
+"""Sweeps from the source and back from the sink, in turn, each leaving out what the other one rules out."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.compiled import compiled, inlined
+from stagecut.planner.network.labels.counted_nodes import NONE, after_arc
+from stagecut.planner.network.labels.enumeration import set_paths
+from stagecut.planner.network.labels.latest import in_time, set_latest
+from stagecut.planner.network.labels.lengths import (
+    NUM_LIMITED,
+    NUM_SHARED,
+    ROUND_TRIP,
+    START,
+    Criteria,
+    Step,
+    chosen_by,
+    extend,
+    extend_shared,
+    set_ways_to_turns,
+    terms_of,
+)
+from stagecut.planner.network.labels.sweep import Labels, Sweep, no_labels
+
+
+class Cheapest(NamedTuple):
+    """What a sweep over the network found."""
+
+    path: Ints
+    """Arcs of the path, in order."""
+    possible: Bools
+    """Which arcs some way from source to sink takes in time, shape (A,)."""
+    round_trip_s: float
+    """The least round trip of any path in time; that of the path found may be longer."""
+    home_s: float
+    """The least way home with its queues; with shared rows only, the round trip."""
+
+
+class Rival(NamedTuple):
+    """A path whose way on to the sink sets the windows: how late paths like it are shows best."""
+
+    depths: Ints
+    """Warm-up depths of its stages, the last stage first."""
+    ways_s: Floats
+    """The round trip from each stage to the sink, in that order."""
+
+    @classmethod
+    def of(cls, path: Ints, criteria: Criteria) -> "Rival":
+        """Arcs of a path, in order."""
+        stages, round_trip = criteria.turns.is_stage[path], criteria.round_trip[path]
+        ways_s = np.cumsum(round_trip[::-1])[::-1]
+        return cls(criteria.turns.largest_depth[path][stages][::-1], ways_s[stages][::-1])
+
+
+class BackAndForth:
+    """The ways through a network that are left, after any number of sweeps either way.
+
+    Parameters
+    ----------
+    sweep
+        The arcs that may be used at first. Ways on from counted nodes are lengthened in place.
+    """
+
+    def __init__(self, sweep: Sweep) -> None:
+        self._sweep, self._labels = sweep, no_labels(sweep)
+        self._latest = np.full((len(sweep.nodes.state), NUM_LIMITED), np.inf)
+        self.num_extensions = 0
+        """How many labels arcs took further in the last sweep from the source."""
+
+    @property
+    def _no_arcs(self) -> Bools:
+        return np.zeros(len(self._sweep.arcs.tail), dtype=bool)
+
+    def follow(self, rival: Rival) -> None:
+        """Have the next labels follow windows that show best how late paths like this one are."""
+        total_s = float(rival.ways_s[-1])
+        self._sweep = self._sweep._replace(thetas=thetas_of(self._sweep.criteria, total_s, rival))
+
+    def leave_out(self, usable: Bools) -> None:
+        """Leave out all arcs but these, shape (A,)."""
+        arcs = self._sweep.arcs
+        self._sweep = self._sweep._replace(arcs=arcs._replace(order=arcs.order[usable[arcs.order]]))
+
+    def from_source(self) -> Cheapest | None:
+        """The path that is short by :func:`chosen_by`, from new labels; None if no path is left.
+
+        Where the lengths of a label stem from different paths, the path found may be late for some arc; the least
+        lengths are still lower bounds.
+        """
+        labels, possible = self._labels, self._no_arcs
+        labels.arc[:] = NONE
+        self.num_extensions = _set_labels(self._sweep, labels, self._latest, possible)
+        ends = self._sweep.nodes.at_sink()
+        ends = ends[labels.arc[ends] != NONE]
+        if len(ends) == 0:
+            return None
+        self.leave_out(possible)
+        homes_s = labels.lengths[ends, chosen_by(labels.lengths.shape[1])]
+        best = int(np.argmin(homes_s))
+        round_trip_s = float(labels.lengths[ends, ROUND_TRIP].min())
+        return Cheapest(self._walk_back(int(ends[best])), possible, round_trip_s, float(homes_s[best]))
+
+    def from_sink(self) -> None:
+        """Leave out what is too long for every way on from there; needs all rows, and labels."""
+        possible = self._no_arcs
+        set_latest(self._sweep, self._labels, self._latest, possible)
+        self.leave_out(possible)
+
+    def paths(self, *, most_steps: int, most_paths: int) -> list[Ints] | None:
+        """Arcs of every path in time; None if that takes more steps, or more paths are found."""
+        nodes = self._sweep.nodes
+        paths = np.empty((most_paths, len(nodes.first)), dtype=np.int64)
+        count = set_paths(self._sweep, self._latest, most_steps, paths)
+        return None if count == NONE else [path[path != NONE] for path in paths[:count]]
+
+    def _walk_back(self, label: int) -> Ints:
+        """Arcs of the path that a label stems from, least before and across them."""
+        arcs, openings, nodes = self._sweep.arcs, self._sweep.openings, self._sweep.nodes
+        path, state = [], nodes.state[label]
+        while label != 0:
+            arc = self._labels.arc[label]
+            path.append(arc)
+            state -= openings.steps[arc]
+            label = nodes.number[arcs.tail[arc], state] - 1
+        return np.array(path[::-1], dtype=np.int64)
+
+
+def thetas_of(criteria: Criteria, total_s: float, rival: Rival | None) -> Floats:
+    """Times per micro-batch that loops take in plans at the limit, by warm-up depth of the first stage of a window.
+
+    The loops that begin at a stage have T - total - way on for their M - k - 1 micro-batches, with total and way on of
+    the rival; without one, with the least round trip and its share of it.
+    """
+    turns = criteria.turns
+    depth = np.arange(turns.largest_depth.max(initial=0) + 1)
+    way_on_s = total_s * depth / max(1, depth[-1])
+    if rival is not None:
+        way_on_s = np.interp(depth, rival.depths, rival.ways_s)
+    left_s = criteria.limit - total_s - way_on_s
+    thetas: Floats = np.maximum.accumulate(left_s / np.maximum(1, turns.num_microbatches - depth - 1))
+    return thetas
+
+
+@compiled
+def _set_labels(sweep: Sweep, labels: Labels, latest: Floats, possible: Bools) -> int:
+    """Labels of all paths in time, and the arcs that are taken in time on a way to the sink; how many were tried."""
+    arcs, criteria, nodes, thetas = sweep.arcs, sweep.criteria, sweep.nodes, sweep.thetas
+    lengths, after, depths, ways = labels.lengths, START.copy(), criteria.turns.depths, nodes.ways_on[0].copy()
+    full, num_extensions = lengths.shape[1] > NUM_SHARED, 0
+    lengths[0] = START[: lengths.shape[1]]
+    labels.arc[0] = 0
+    for arc in arcs.order:
+        terms, node = terms_of(criteria, arc), arcs.tail[arc]
+        for here in range(nodes.first[node], nodes.first[node + 1]):
+            if labels.arc[here] == NONE:
+                continue
+            head = after_arc(arcs, sweep.openings, nodes.number, arc, nodes.state[here])
+            if head == NONE:
+                continue
+            num_extensions += 1
+            step, way_on = Step(here, head), nodes.ways_on[head, 0]
+            if full:
+                set_ways_to_turns(terms, step, nodes.ways_on, depths, ways)
+                taken = extend(terms, step, lengths, way_on, ways, depths, thetas, after)
+                taken = taken and in_time(after, latest, head)
+            else:
+                taken = extend_shared(terms, step, lengths, way_on, after)
+            if taken:
+                possible[arc] = True
+                _lower(labels.arc, lengths, head, arc, after)
+    return num_extensions
+
+
+@inlined
+def _lower(last_arc: NDArray[np.int32], lengths: Floats, label: int, arc: int, after: Floats) -> None:
+    """Lower the lengths of a label. Of several arcs with the least length to choose by it keeps the first number."""
+    by = chosen_by(lengths.shape[1])
+    if last_arc[label] == NONE:
+        for which in range(lengths.shape[1]):
+            lengths[label, which] = np.inf
+    if (after[by], arc) < (lengths[label, by], last_arc[label]):
+        last_arc[label] = arc
+    for which in range(lengths.shape[1]):
+        lengths[label, which] = min(lengths[label, which], after[which])

@@ -1,0 +1,59 @@
+"""All paths in time, one after another: what labels leave, where that is little.
+
+Depth first, a path keeps its own lengths, with which no other path's are mixed, and turns back where an arc is late or
+a length beyond the :mod:`latest <stagecut.planner.network.labels.latest>` at a counted node.
+"""
+
+import numpy as np
+
+from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.compiled import compiled
+from stagecut.planner.network.labels.counted_nodes import NONE, after_arc
+from stagecut.planner.network.labels.latest import in_time
+from stagecut.planner.network.labels.lengths import START, Step, extend, set_ways_to_turns, terms_of
+from stagecut.planner.network.labels.sweep import Sweep
+
+
+@compiled
+def set_paths(sweep: Sweep, latest: Floats, most_steps: int, paths: Ints) -> int:
+    """Set the arcs of all paths in time, then `NONE`, shape (paths, arcs); how many, or `NONE` if that takes too long.
+
+    There are too many if there is no room for one, and it took too long if more than `most_steps` arcs were tried.
+    """
+    arcs, nodes, depths = sweep.arcs, sweep.nodes, sweep.criteria.turns.depths
+    most_arcs, sink = paths.shape[1], len(nodes.first) - 2
+    leaving = np.searchsorted(arcs.tail[arcs.order], np.arange(sink + 2))
+    lengths, ways = np.empty((most_arcs + 1, len(START))), nodes.ways_on[0].copy()
+    lengths[0] = START
+    # Where the path is after each of its arcs, and which of the arcs that leave from there are next.
+    here, node, turn = np.zeros((3, most_arcs + 1), np.int64)
+    path, length, count, steps = np.full(most_arcs, NONE), 0, 0, 0
+    while length >= 0:
+        if turn[length] == leaving[node[length] + 1]:
+            length -= 1
+            continue
+        arc = arcs.order[turn[length]]
+        turn[length] += 1
+        head = after_arc(arcs, sweep.openings, nodes.number, arc, nodes.state[here[length]])
+        if head == NONE:
+            continue
+        steps += 1
+        if steps > most_steps:
+            return NONE
+        terms, step, after = terms_of(sweep.criteria, arc), Step(length, head), lengths[length + 1]
+        set_ways_to_turns(terms, step, nodes.ways_on, depths, ways)
+        if not extend(terms, step, lengths, nodes.ways_on[head, 0], ways, depths, sweep.thetas, after):
+            continue
+        if not in_time(after, latest, head):
+            continue
+        path[length] = arc
+        length += 1
+        if arcs.head[arc] < sink:
+            here[length], node[length], turn[length] = head, arcs.head[arc], leaving[arcs.head[arc]]
+            continue
+        if count == len(paths):
+            return NONE
+        paths[count], paths[count, :length] = NONE, path[:length]
+        count += 1
+        length -= 1
+    return count

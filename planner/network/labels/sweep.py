@@ -1,0 +1,37 @@
+"""What a sweep over the arcs takes, and the labels that it leaves at counted nodes."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stagecut.planner.core.numerics.arrays import Floats
+from stagecut.planner.network.graph import SortedArcs
+from stagecut.planner.network.labels.counted_nodes import NONE, CountedNodes, Openings
+from stagecut.planner.network.labels.lengths import NUM_SHARED, START, Criteria
+
+
+class Sweep(NamedTuple):
+    """The arcs that count, where they lead and how long a path may be where it takes one."""
+
+    arcs: SortedArcs
+    openings: Openings
+    criteria: Criteria
+    nodes: CountedNodes
+    thetas: Floats
+    """See :func:`~stagecut.planner.network.labels.lengths.extend`."""
+
+
+class Labels(NamedTuple):
+    """What a sweep from the source finds at each of C counted nodes."""
+
+    lengths: Floats
+    """The least of each length, shape (C, lengths); not set where not reached."""
+    arc: NDArray[np.int32]
+    """The arc that the path chosen ends with, or `NONE`, shape (C,); of no meaning at the source."""
+
+
+def no_labels(sweep: Sweep) -> Labels:
+    """Room for labels; with shared rows only they have the first few lengths."""
+    num_nodes, num_lengths = len(sweep.nodes.state), len(START) if len(sweep.criteria.turns.is_stage) else NUM_SHARED
+    return Labels(np.empty((num_nodes, num_lengths)), np.full(num_nodes, NONE, dtype=np.int32))
