@@ -48,10 +48,10 @@ up to 200,000, 1 % after 54 s with this, and 5 and 1 % without any."""
 MANY_ARCS = 1_000_000
 """A network with positions is built once it has no more arcs than this, or all plans have one length."""
 
-MOST_PATHS, MOST_STEPS = 1_000, 10_000
-"""What is left is simulated path by path, at half a millisecond each, if there are no more paths, found in no more
-steps than this. Where there are so few, 5,000 steps of half a microsecond nearly always find them (71 of 72 nodes of
-bert-large on 212 devices, drawn problem 46), and 20 times as many would find few more."""
+MOST_PATHS, MOST_STEPS, AT_ONCE = 1_000, 10_000, 100
+"""What is left is simulated, at half a millisecond a path, if there are no more paths, found in no more steps than
+this. Where there are so few, 5,000 steps of half a microsecond nearly always find them (71 of 72 nodes of bert-large on
+212 devices, drawn problem 46), and 20 times as many would find few more."""
 
 PROGRAM_ARCS, PROGRAM_ARCS_WITHOUT_LABELS = 0, 1_000
 """A node with no more arcs than this is tried as a MIP before it branches on stages. With labels branching was never
@@ -152,10 +152,14 @@ class Node:
 
     def _all_simulated(self, search: Search, paths: list[Ints], limit_s: float) -> Outcome:
         """Simulate the plans of all paths that are left."""
-        for path in paths:
+        for begin in range(0, len(paths), AT_ONCE):
             if search.out_of_budget:
                 return Outcome((self,))
-            self._simulate(search, path)
+            plans = [decode_path(self.rows.network, path) for path in paths[begin : begin + AT_ONCE]]
+            times_s = search.offer_possible(plans)
+            plan, seconds = plans[times_s.argmin()], float(times_s.min())
+            if plan is not None:
+                self._improve(search, plan, seconds)
         return Outcome((), limit_s)
 
     def narrow(self, limit_s: float) -> bool:
@@ -365,6 +369,11 @@ class Node:
         if plan is None or not is_new:
             return
         (seconds,) = search.offer([plan])
-        if not self._divided and seconds <= WORTH_IMPROVING * search.best_s:
+        if not self._divided:
+            self._improve(search, plan, seconds)
+
+    def _improve(self, search: Search, plan: Plan, seconds: float) -> None:
+        """Move the layers of a plan that comes close to the best one."""
+        if seconds <= WORTH_IMPROVING * search.best_s:
             with search.step("local search"):
-                improve(search, plan.variant, arrangement_of(network.costs, plan), seconds)
+                improve(search, plan.variant, arrangement_of(self.rows.network.costs, plan), seconds)
