@@ -33,7 +33,8 @@ FLOOR_PRECISION = 1e-3
 """Width at which the search for the least bottleneck ends, as a share of T; half and twice as much changed no plan and
 no bound on vgg16 and resnet50 on mixed-server-8."""
 WORTH_A_SWEEP = 0.9
-"""Sweeps go on while each takes fewer labels further than this share of the one before."""
+"""Sweeps go on while each takes fewer labels further than this share of the one before. With one sweep back only, 5.9 %
+of resnet152 on 88 devices (drawn problem 45) were open after 25 s in place of 3.9."""
 
 
 class Decision:
