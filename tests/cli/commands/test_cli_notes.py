@@ -94,7 +94,7 @@ class _Watched(SolveOptions):
 def test_no_option_that_a_solver_reads_is_said_to_have_no_effect(solver, monkeypatch):
     """With small parts given to programs, so that `milp` runs one."""
     monkeypatch.setattr(branch_and_bound, "PROGRAM_ARCS", 1000)
-    monkeypatch.setattr(branch_and_bound, "FEW_PATHS", 0)
+    monkeypatch.setattr(branch_and_bound, "MOST_PATHS", 0)
     options = _Watched(gap=1e-4, time_limit_s=None)
     READ.clear()
     run(next(known.problem for known in CATALOGUE if known.name == "heterogeneous chain"), solver, options)
