@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.numerics.compiled import compiled, inlined
-from stagecut.planner.network.labels.counted_nodes import NONE, after_arc
+from stagecut.planner.network.labels.counted_nodes import NONE, CountedNodes, after_arc
 from stagecut.planner.network.labels.enumeration import set_paths
 from stagecut.planner.network.labels.latest import in_time, set_latest
 from stagecut.planner.network.labels.lengths import (
@@ -76,8 +76,7 @@ class BackAndForth:
 
     def follow(self, rival: Rival) -> None:
         """Have the next labels follow windows that show best how late paths like this one are."""
-        total_s = float(rival.ways_s[-1])
-        self._sweep = self._sweep._replace(thetas=thetas_of(self._sweep.criteria, total_s, rival))
+        self._sweep = self._sweep._replace(thetas=thetas_of(self._sweep.criteria, self._sweep.nodes, rival))
 
     def leave_out(self, usable: Bools) -> None:
         """Leave out all arcs but these, shape (A,)."""
@@ -128,13 +127,13 @@ class BackAndForth:
         return np.array(path[::-1], dtype=np.int64)
 
 
-def thetas_of(criteria: Criteria, total_s: float, rival: Rival | None) -> Floats:
+def thetas_of(criteria: Criteria, nodes: CountedNodes, rival: Rival | None) -> Floats:
     """Times per micro-batch that loops take in plans at the limit, by warm-up depth of the first stage of a window.
 
     The loops that begin at a stage have T - total - way on for their M - k - 1 micro-batches, with total and way on of
     the rival; without one, with the least round trip and its share of it.
     """
-    turns = criteria.turns
+    turns, total_s = criteria.turns, nodes.ways_on[0, 0] if rival is None else rival.ways_s[-1]
     depth = np.arange(turns.largest_depth.max(initial=0) + 1)
     way_on_s = total_s * depth / max(1, depth[-1])
     if rival is not None:

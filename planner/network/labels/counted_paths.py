@@ -104,8 +104,7 @@ class CountedPaths:
             self._count(self._fewer(self.counted_hosts))
         if not nodes.has_source:
             return None
-        total_s = nodes.ways_on[0, 0] if rival is None else rival.ways_s[-1]
-        return BackAndForth(Sweep(arcs, self._openings, criteria, nodes, thetas_of(criteria, total_s, rival)))
+        return BackAndForth(Sweep(arcs, self._openings, criteria, nodes, thetas_of(criteria, nodes, rival)))
 
     def cheapest(self, criteria: Criteria, usable: Bools) -> Cheapest | None:
         """What one sweep from the source finds; None if there is no path. Errors as above."""
