@@ -57,9 +57,6 @@ class ArcLoads(NamedTuple):
     after_home: float
 
 
-NO_ARC_LOADS = ArcLoads(*(0.0 for _ in ArcLoads._fields))
-
-
 class LoadLengths(NamedTuple):
     """Lengths of a path up to a node."""
 

@@ -16,12 +16,10 @@ from stagecut.planner.network.labels.lengths import (
     ROUND_TRIP,
     START,
     Criteria,
-    Step,
     chosen_by,
     extend,
     extend_shared,
-    set_ways_to_turns,
-    terms_of,
+    set_terms,
 )
 from stagecut.planner.network.labels.sweep import Labels, Sweep, no_labels
 
@@ -148,11 +146,13 @@ def _set_labels(sweep: Sweep, labels: Labels, latest: Floats, possible: Bools) -
     """Labels of all paths in time, and the arcs that are taken in time on a way to the sink; how many were tried."""
     arcs, criteria, nodes, thetas = sweep.arcs, sweep.criteria, sweep.nodes, sweep.thetas
     lengths, after, depths, ways = labels.lengths, START.copy(), criteria.turns.depths, nodes.ways_on[0].copy()
-    full, num_extensions = lengths.shape[1] > NUM_SHARED, 0
-    lengths[0] = START[: lengths.shape[1]]
+    terms, full, num_extensions = sweep.terms[0], lengths.shape[1] > NUM_SHARED, 0
+    for length in range(lengths.shape[1]):
+        lengths[0, length] = START[length]
     labels.arc[0] = 0
     for arc in arcs.order:
-        terms, node = terms_of(criteria, arc), arcs.tail[arc]
+        set_terms(criteria, arc, terms)
+        node = arcs.tail[arc]
         for here in range(nodes.first[node], nodes.first[node + 1]):
             if labels.arc[here] == NONE:
                 continue
@@ -160,13 +160,11 @@ def _set_labels(sweep: Sweep, labels: Labels, latest: Floats, possible: Bools) -
             if head == NONE:
                 continue
             num_extensions += 1
-            step, way_on = Step(here, head), nodes.ways_on[head, 0]
             if full:
-                set_ways_to_turns(terms, step, nodes.ways_on, depths, ways)
-                taken = extend(terms, step, lengths, way_on, ways, depths, thetas, after)
-                taken = taken and in_time(after, latest, head)
+                taken = extend(terms, lengths[here], nodes.ways_on[head], depths, thetas, ways, after)
+                taken = taken and in_time(after, latest[head])
             else:
-                taken = extend_shared(terms, step, lengths, way_on, after)
+                taken = extend_shared(terms, lengths[here], nodes.ways_on[head, 0], after)
             if taken:
                 possible[arc] = True
                 _lower(labels.arc, lengths, head, arc, after)

@@ -9,7 +9,7 @@ from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.numerics.compiled import compiled, inlined
 from stagecut.planner.core.numerics.tolerances import LABEL_SUM
 from stagecut.planner.network.graph import SortedArcs
-from stagecut.planner.network.labels.lengths import ArcTerms, Criteria, terms_of, turns_here
+from stagecut.planner.network.labels.lengths import Criteria, lower_ways, turns_here
 
 NONE = -1
 
@@ -192,20 +192,12 @@ def _set_ways_on(arcs: SortedArcs, openings: Openings, criteria: Criteria, reach
     """Set the ways on, infinite where there is none in time."""
     ways_on[reached.first[-2] :, 0] = 0.0
     for arc in arcs.order[::-1]:
-        length, with_way_on = criteria.round_trip[arc], criteria.round_trip_limits.with_way_on[arc]
-        terms, node = terms_of(criteria, arc), arcs.tail[arc]
+        node, length, limits = arcs.tail[arc], criteria.round_trip[arc], criteria.round_trip_limits
+        turns = turns_here(criteria.turns, arc)
         for here in range(reached.first[node], reached.first[node + 1]):
             after = after_arc(arcs, openings, reached.number, arc, reached.state[here])
-            if after != NONE and reached.round_trip[here] + (length + ways_on[after, 0]) <= with_way_on:
-                set_way_on(terms, here, after, criteria.turns.depths, ways_on)
-
-
-@inlined
-def set_way_on(terms: ArcTerms, here: int, after: int, depths: Ints, ways_on: Floats) -> None:
-    """Lower the ways on from a counted node to those over an arc."""
-    for turn in range(ways_on.shape[1]):
-        further = 0.0 if turn > 0 and turns_here(terms, depths[turn]) else ways_on[after, turn]
-        ways_on[here, turn] = min(ways_on[here, turn], further + terms.round_trip)
+            if after != NONE and reached.round_trip[here] + (length + ways_on[after, 0]) <= limits.with_way_on[arc]:
+                lower_ways(length, turns, ways_on[after], ways_on[here])
 
 
 @compiled
@@ -218,7 +210,9 @@ def _with_way_on(reached: Reached, ways_on: Floats) -> tuple[Ints, NDArray[np.in
             state = reached.state[here]
             reached.number[node, state] = 0
             if ways_on[here, 0] < np.inf:
-                reached.state[count], ways_on[count] = state, ways_on[here]
+                reached.state[count] = state
+                for turn in range(ways_on.shape[1]):
+                    ways_on[count, turn] = ways_on[here, turn]
                 count += 1
                 reached.number[node, state] = count
         begin, reached.first[node + 1] = end, count

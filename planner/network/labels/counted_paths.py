@@ -12,7 +12,7 @@ import numpy as np
 from stagecut.planner.core.numerics.arrays import Bools
 from stagecut.planner.network.labels.back_and_forth import BackAndForth, Cheapest, Rival, thetas_of
 from stagecut.planner.network.labels.counted_nodes import Openings, counted_nodes
-from stagecut.planner.network.labels.lengths import NUM_LIMITED, START, Criteria
+from stagecut.planner.network.labels.lengths import NUM_LIMITED, START, TERMS, Criteria
 from stagecut.planner.network.labels.sweep import Sweep
 from stagecut.planner.network.stage_network import StageNetwork
 
@@ -104,7 +104,8 @@ class CountedPaths:
             self._count(self._fewer(self.counted_hosts))
         if not nodes.has_source:
             return None
-        return BackAndForth(Sweep(arcs, self._openings, criteria, nodes, thetas_of(criteria, nodes, rival)))
+        thetas = thetas_of(criteria, nodes, rival)
+        return BackAndForth(Sweep(arcs, self._openings, criteria, nodes, thetas, np.zeros(1, TERMS)))
 
     def cheapest(self, criteria: Criteria, usable: Bools) -> Cheapest | None:
         """What one sweep from the source finds; None if there is no path. Errors as above."""

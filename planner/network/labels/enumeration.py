@@ -10,7 +10,7 @@ from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.numerics.compiled import compiled
 from stagecut.planner.network.labels.counted_nodes import NONE, after_arc
 from stagecut.planner.network.labels.latest import in_time
-from stagecut.planner.network.labels.lengths import START, Step, extend, set_ways_to_turns, terms_of
+from stagecut.planner.network.labels.lengths import START, extend, set_terms
 from stagecut.planner.network.labels.sweep import Sweep
 
 
@@ -24,7 +24,9 @@ def set_paths(sweep: Sweep, latest: Floats, most_steps: int, paths: Ints) -> int
     most_arcs, sink = paths.shape[1], len(nodes.first) - 2
     leaving = np.searchsorted(arcs.tail[arcs.order], np.arange(sink + 2))
     lengths, ways = np.empty((most_arcs + 1, len(START))), nodes.ways_on[0].copy()
-    lengths[0] = START
+    terms = sweep.terms[0]
+    for which in range(len(START)):
+        lengths[0, which] = START[which]
     # Where the path is after each of its arcs, and which of the arcs that leave from there are next.
     here, node, turn = np.zeros((3, most_arcs + 1), np.int64)
     path, length, count, steps = np.full(most_arcs, NONE), 0, 0, 0
@@ -40,11 +42,11 @@ def set_paths(sweep: Sweep, latest: Floats, most_steps: int, paths: Ints) -> int
         steps += 1
         if steps > most_steps:
             return NONE
-        terms, step, after = terms_of(sweep.criteria, arc), Step(length, head), lengths[length + 1]
-        set_ways_to_turns(terms, step, nodes.ways_on, depths, ways)
-        if not extend(terms, step, lengths, nodes.ways_on[head, 0], ways, depths, sweep.thetas, after):
+        set_terms(sweep.criteria, arc, terms)
+        after = lengths[length + 1]
+        if not extend(terms, lengths[length], nodes.ways_on[head], depths, sweep.thetas, ways, after):
             continue
-        if not in_time(after, latest, head):
+        if not in_time(after, latest[head]):
             continue
         path[length] = arc
         length += 1
@@ -53,7 +55,8 @@ def set_paths(sweep: Sweep, latest: Floats, most_steps: int, paths: Ints) -> int
             continue
         if count == len(paths):
             return NONE
-        paths[count], paths[count, :length] = NONE, path[:length]
+        for which in range(most_arcs):
+            paths[count, which] = path[which] if which < length else NONE
         count += 1
         length -= 1
     return count

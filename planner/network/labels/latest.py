@@ -10,9 +10,9 @@ the least round trip is longer.
 import numpy as np
 
 from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
-from stagecut.planner.core.numerics.compiled import compiled, inlined
+from stagecut.planner.core.numerics.compiled import compiled
 from stagecut.planner.core.numerics.tolerances import LABEL_SUM
-from stagecut.planner.network.labels.counted_nodes import NONE, after_arc, set_way_on
+from stagecut.planner.network.labels.counted_nodes import NONE, after_arc
 from stagecut.planner.network.labels.lengths import (
     FABRIC,
     FORWARD,
@@ -26,23 +26,22 @@ from stagecut.planner.network.labels.lengths import (
     SLOW_FORWARD,
     START,
     ArcTerms,
-    Step,
     extend,
     last_forward_after,
     last_way,
-    set_ways_to_turns,
-    terms_of,
+    lower_ways,
+    set_terms,
     turned_after,
 )
 from stagecut.planner.network.labels.sweep import Labels, Sweep
 
 
-@inlined
-def in_time(after: Floats, latest: Floats, node: int) -> bool:
+@compiled
+def in_time(after: Floats, latest: Floats) -> bool:
     """Whether no length is beyond the latest at a counted node."""
     late = False
     for length in range(NUM_LIMITED):
-        late |= after[length] > latest[node, length]
+        late |= after[length] > latest[length]
     return not late
 
 
@@ -52,7 +51,7 @@ def set_latest(sweep: Sweep, labels: Labels, latest: Floats, possible: Bools) ->
 
     Both are infinite at the sink, and elsewhere where there is no way on.
     """
-    arcs, nodes, depths = sweep.arcs, sweep.nodes, sweep.criteria.turns.depths
+    arcs, nodes, terms, depths = sweep.arcs, sweep.nodes, sweep.terms[0], sweep.criteria.turns.depths
     lengths, ways_on, ways = labels.lengths, nodes.ways_on, nodes.ways_on[0].copy()
     after, most = START.copy(), START[:NUM_LIMITED].copy()
     # Sums from the sink and from the source differ by rounding.
@@ -61,25 +60,24 @@ def set_latest(sweep: Sweep, labels: Labels, latest: Floats, possible: Bools) ->
     latest[nodes.first[-2] :] = np.inf
     ways_on[: nodes.first[-2]] = np.inf
     for arc in arcs.order[::-1]:
-        terms, node = terms_of(sweep.criteria, arc), arcs.tail[arc]
+        set_terms(sweep.criteria, arc, terms)
+        node = arcs.tail[arc]
         for here in range(nodes.first[node], nodes.first[node + 1]):
             if labels.arc[here] == NONE:
                 continue
             head = after_arc(arcs, sweep.openings, nodes.number, arc, nodes.state[here])
             if head == NONE or latest[head, ROUND_TRIP] == -np.inf:
                 continue
-            step, way_on = Step(here, head), ways_on[head, 0]
-            set_ways_to_turns(terms, step, ways_on, depths, ways)
-            taken = extend(terms, step, lengths, way_on, ways, depths, sweep.thetas, after)
-            if taken and in_time(after, latest, head):
+            taken = extend(terms, lengths[here], ways_on[head], depths, sweep.thetas, ways, after)
+            if taken and in_time(after, latest[head]):
                 possible[arc] = True
-                _set_most(terms, lengths[here], after, latest[head], way_on, ways, depths, most)
+                _set_most(terms, lengths[here], after, latest[head], ways_on[head, 0], ways, depths, most)
                 for length in range(NUM_LIMITED):
                     latest[here, length] = max(latest[here, length], most[length] + slack)
-                set_way_on(terms, here, head, depths, ways_on)
+                lower_ways(terms.round_trip, (terms.first_turn, terms.end_turn), ways_on[head], ways_on[here])
 
 
-@inlined
+@compiled
 def _set_most(
     terms: ArcTerms,
     before: Floats,
@@ -95,48 +93,47 @@ def _set_most(
     Each line is a test of :func:`~stagecut.planner.network.labels.lengths.extend`, or one of the sums by which it takes
     lengths further, solved for one length.
     """
-    limits, forward_limits, queue_limits, loads = terms.limits, terms.forward_limits, terms.queue_limits, terms.loads
     rest, slow_forward = terms.round_trip + way_on, after[SLOW_FORWARD]
     turned, here, last_forward = turned_after(terms, rest, ways, depths, slow_forward), -np.inf, np.inf
-    after_interface, after_fabric, home = loads.after_interface, loads.after_fabric, terms.limit - loads.after_home
+    after_interface, after_fabric, home = terms.after_interface, terms.after_fabric, terms.limit - terms.after_home
     way = -np.inf
     if terms.is_stage:
         here, way = last_forward_after(terms, after[LOOP], slow_forward), last_way(terms, rest, after[SLOW_BACKWARD])
         after_interface, after_fabric, home = -np.inf, -np.inf, terms.latest_fill - turned
         last_forward = min(
             terms.limit - before[ROUND_TRIP] - way,
-            limits[2] - before[HOME],
-            forward_limits[2] - before[FORWARD],
-            queue_limits[2] - before[QUEUE],
+            terms.with_loop - before[HOME],
+            terms.forward_with_loop - before[FORWARD],
+            terms.queue_with_loop - before[QUEUE],
         )
-    home_after = min(latest[HOME], latest[FABRIC] - loads.home_to_fabric)
+    home_after = min(latest[HOME], latest[FABRIC] - terms.home_to_fabric)
     most[ROUND_TRIP] = min(latest[ROUND_TRIP] - terms.round_trip, terms.limit - here - way)
     most[HOME] = min(
         home,
-        limits[0],
-        limits[1] - rest,
-        limits[2] - here,
+        terms.alone,
+        terms.with_way_on - rest,
+        terms.with_loop - here,
         home_after - terms.round_trip,
         latest[QUEUE] - terms.home_to_queue,
-        latest[INTERFACE] - loads.home_to_interface,
+        latest[INTERFACE] - terms.home_to_interface,
     )
     most[QUEUE] = min(
-        queue_limits[0],
-        queue_limits[1] - turned,
-        queue_limits[2] - here,
+        terms.queue_alone,
+        terms.queue_with_way_on - turned,
+        terms.queue_with_loop - here,
         latest[QUEUE] - terms.queue_to_queue,
         home_after - terms.queue_to_home,
     )
     most[FORWARD] = min(
-        forward_limits[0],
-        forward_limits[1] - turned,
-        forward_limits[2] - here,
+        terms.forward_alone,
+        terms.forward_with_way_on - turned,
+        terms.forward_with_loop - here,
         latest[FORWARD] - terms.forward,
         latest[QUEUE] - terms.forward_to_queue,
         home_after - terms.forward_to_home,
     )
-    most[INTERFACE] = min(latest[INTERFACE] - loads.to_interface, terms.limit - after_interface)
-    most[FABRIC] = min(latest[FABRIC] - loads.to_fabric, terms.limit - after_fabric)
+    most[INTERFACE] = min(latest[INTERFACE] - terms.to_interface, terms.limit - after_interface)
+    most[FABRIC] = min(latest[FABRIC] - terms.to_fabric, terms.limit - after_fabric)
     most[LOOP] = min(latest[LOOP], last_forward)
     most[SLOW_FORWARD] = latest[SLOW_FORWARD]
     if terms.num_microbatches > 1:

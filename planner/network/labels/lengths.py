@@ -1,19 +1,17 @@
 """The lengths that a label keeps of the paths to it, and how an arc extends them."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, get_type_hints
 
 import numpy as np
 
 from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
-from stagecut.planner.core.numerics.compiled import inlined
+from stagecut.planner.core.numerics.compiled import compiled, inlined
 from stagecut.planner.network.allreduce_queues import NO_QUEUES, AllReduceQueues
 from stagecut.planner.network.link_loads import (
-    NO_ARC_LOADS,
     NO_LOADS,
     ArcLoads,
     LinkLoads,
     LoadLengths,
-    arc_loads,
     load_row,
     loads_after,
 )
@@ -115,103 +113,129 @@ class Criteria(NamedTuple):
     """T."""
 
 
-class ArcTerms(NamedTuple):
-    """What one arc adds to the lengths of a label, and its limits: the columns of the criteria at that arc."""
+class ArcTerms(Protocol):
+    """What one arc adds to the lengths of a label, and its limits: a record with the columns of the criteria there."""
 
     round_trip: float
     forward: float
     loop: float
-    limits: tuple[float, float, float]
-    forward_limits: tuple[float, float, float]
-    queue_limits: tuple[float, float, float]
+    alone: float
+    with_way_on: float
+    with_loop: float
+    forward_alone: float
+    forward_with_way_on: float
+    forward_with_loop: float
+    queue_alone: float
+    queue_with_way_on: float
+    queue_with_loop: float
     queue_to_home: float
     forward_to_home: float
     queue_to_queue: float
     forward_to_queue: float
     home_to_queue: float
-    is_stage: bool
     slow_forward: float
     slow_backward: float
     first_less: float
     first_tail: float
+    latest_fill: float
+    limit: float
+    to_interface: float
+    home_to_interface: float
+    to_fabric: float
+    home_to_fabric: float
+    after_interface: float
+    after_fabric: float
+    after_home: float
     least_depth: int
     largest_depth: int
-    begins_window: bool
-    latest_fill: float
+    first_turn: int
+    end_turn: int
     num_microbatches: int
     depth_step: int
-    limit: float
-    loads: ArcLoads
+    is_stage: bool
+    begins_window: bool
 
 
-class Step(NamedTuple):
-    """From a label to a counted node."""
-
-    label: int
-    head: int
+TERMS = np.dtype(list(get_type_hints(ArcTerms).items()))
 
 
-@inlined
-def turns_here(terms: ArcTerms, depth: int) -> bool:
-    """Whether an arc may be a stage of some depth."""
-    return bool(terms.is_stage and terms.least_depth <= depth <= terms.largest_depth)
-
-
-@inlined
-def set_ways_to_turns(terms: ArcTerms, step: Step, ways_on: Floats, depths: Ints, ways: Floats) -> None:
-    """Set the round trips from an arc to the stages of all depths but the first, which may be its own."""
-    for turn in range(1, len(depths)):
-        ways[turn] = terms.round_trip
-        if not turns_here(terms, depths[turn]):
-            ways[turn] += ways_on[step.head, turn]
-
-
-@inlined
-def limits_of(limits: Limits, arc: int) -> tuple[float, float, float]:
-    """The limits of one arc."""
-    return limits.alone[arc], limits.with_way_on[arc], limits.with_loop[arc]
-
-
-@inlined
-def terms_of(criteria: Criteria, arc: int) -> ArcTerms:
-    """The terms of one arc, read once for all labels before it; without turns the first few only."""
-    turns, queues = criteria.turns, criteria.queue.lengths
+@compiled
+def set_terms(criteria: Criteria, arc: int, terms: ArcTerms) -> None:
+    """Set the terms to those of one arc, read once for all labels before it; without turns the first few only."""
+    limits, forward_limits, turns = criteria.round_trip_limits, criteria.forward_limits, criteria.turns
+    terms.round_trip = criteria.round_trip[arc]
+    terms.forward = criteria.forward[arc]
+    terms.loop = criteria.loop[arc]
+    terms.alone, terms.with_way_on = limits.alone[arc], limits.with_way_on[arc]
+    terms.with_loop = limits.with_loop[arc]
+    terms.forward_alone, terms.forward_with_way_on = forward_limits.alone[arc], forward_limits.with_way_on[arc]
+    terms.forward_with_loop = forward_limits.with_loop[arc]
     if len(turns.is_stage) == 0:
-        return ArcTerms(
-            criteria.round_trip[arc],
-            criteria.forward[arc],
-            criteria.loop[arc],
-            limits_of(criteria.round_trip_limits, arc),
-            limits_of(criteria.forward_limits, arc),
-            *((0.0, 0.0, 0.0), 0.0, 0.0, 0.0, 0.0, 0.0, False, 0.0, 0.0, 0.0, 0.0, 0, 0, False, 0.0, 0, 1, 0.0),
-            NO_ARC_LOADS,
-        )
-    return ArcTerms(
-        criteria.round_trip[arc],
-        criteria.forward[arc],
-        criteria.loop[arc],
-        limits_of(criteria.round_trip_limits, arc),
-        limits_of(criteria.forward_limits, arc),
-        limits_of(criteria.queue.limits, arc),
-        queues.queue_to_home[arc],
-        queues.forward_to_home[arc],
-        queues.queue_to_queue[arc],
-        queues.forward_to_queue[arc],
-        queues.home_to_queue[arc],
-        turns.is_stage[arc],
-        turns.forward[arc],
-        turns.backward[arc],
-        turns.first_less[arc],
-        turns.first_tail[arc],
-        turns.least_depth[arc],
-        turns.largest_depth[arc],
-        turns.windows[arc],
-        turns.latest_fill[arc],
-        turns.num_microbatches,
-        turns.depth_step,
-        criteria.limit,
-        arc_loads(criteria.loads, arc),
+        return
+    queues, queue_limits, loads = criteria.queue.lengths, criteria.queue.limits, criteria.loads
+    terms.queue_alone, terms.queue_with_way_on = queue_limits.alone[arc], queue_limits.with_way_on[arc]
+    terms.queue_with_loop = queue_limits.with_loop[arc]
+    terms.queue_to_home = queues.queue_to_home[arc]
+    terms.forward_to_home = queues.forward_to_home[arc]
+    terms.queue_to_queue = queues.queue_to_queue[arc]
+    terms.forward_to_queue = queues.forward_to_queue[arc]
+    terms.home_to_queue = queues.home_to_queue[arc]
+    terms.is_stage = turns.is_stage[arc]
+    terms.slow_forward = turns.forward[arc]
+    terms.slow_backward = turns.backward[arc]
+    terms.first_less = turns.first_less[arc]
+    terms.first_tail = turns.first_tail[arc]
+    terms.least_depth = turns.least_depth[arc]
+    terms.largest_depth = turns.largest_depth[arc]
+    terms.first_turn, terms.end_turn = turns_here(turns, arc)
+    terms.begins_window = turns.windows[arc]
+    terms.latest_fill = turns.latest_fill[arc]
+    terms.num_microbatches = turns.num_microbatches
+    terms.depth_step = turns.depth_step
+    terms.limit = criteria.limit
+    terms.to_interface = loads.to_interface[arc]
+    terms.home_to_interface = loads.home_to_interface[arc]
+    terms.to_fabric = loads.to_fabric[arc]
+    terms.home_to_fabric = loads.home_to_fabric[arc]
+    terms.after_interface = loads.after_interface[arc]
+    terms.after_fabric = loads.after_fabric[arc]
+    terms.after_home = loads.after_home[arc]
+
+
+@inlined
+def loads_of(terms: ArcTerms) -> ArcLoads:
+    """What an arc adds to the loads of links."""
+    return ArcLoads(
+        terms.to_interface,
+        terms.home_to_interface,
+        terms.to_fabric,
+        terms.home_to_fabric,
+        terms.after_interface,
+        terms.after_fabric,
+        terms.after_home,
     )
+
+
+@inlined
+def turns_here(turns: Turns, arc: int) -> tuple[int, int]:
+    """The range of depths, without the first, of which an arc may be a stage."""
+    begin, end = 1, 1
+    if len(turns.depths) > 1 and turns.is_stage[arc]:
+        while begin < len(turns.depths) and turns.depths[begin] < turns.least_depth[arc]:
+            begin += 1
+        end = begin
+        while end < len(turns.depths) and turns.depths[end] <= turns.largest_depth[arc]:
+            end += 1
+    return begin, end
+
+
+@inlined
+def lower_ways(length: float, here: tuple[int, int], ways_on: Floats, ways: Floats) -> None:
+    """Lower the round trips to the stages of all depths to those over an arc, which may be such a stage itself."""
+    for turn in range(len(ways)):
+        ways[turn] = min(ways[turn], length + ways_on[turn])
+    for turn in range(here[0], here[1]):
+        ways[turn] = min(ways[turn], length)
 
 
 @inlined
@@ -245,45 +269,49 @@ def last_way(terms: ArcTerms, rest: float, slow_backward: float) -> float:
     return max(own_s + (terms.least_depth - 1) * slow_backward, rest)
 
 
-@inlined
-def extend_shared(terms: ArcTerms, step: Step, lengths: Floats, way_on: float, after: Floats) -> bool:
+@compiled
+def extend_shared(terms: ArcTerms, before: Floats, way_on: float, after: Floats) -> bool:
     """Set the lengths of shared rows after an arc from those before it; False if it comes too late.
 
     `way_on` leads on from the arc's head.
     """
-    round_trip, forward = lengths[step.label, ROUND_TRIP], lengths[step.label, FORWARD]
-    rest = terms.round_trip + way_on
-    loop = max(lengths[step.label, LOOP], rest + terms.loop)
+    round_trip, forward, rest = before[ROUND_TRIP], before[FORWARD], terms.round_trip + way_on
+    loop = max(before[LOOP], rest + terms.loop)
     after[LOOP] = loop
     after[ROUND_TRIP] = round_trip + terms.round_trip
     after[FORWARD] = forward + terms.forward
-    return not (_is_late(terms.limits, round_trip, rest, loop) or _is_late(terms.forward_limits, forward, rest, loop))
+    return not (
+        _is_late(terms.alone, terms.with_way_on, terms.with_loop, round_trip, rest, loop)
+        or _is_late(terms.forward_alone, terms.forward_with_way_on, terms.forward_with_loop, forward, rest, loop)
+    )
 
 
-@inlined
+@compiled
 def extend(
     terms: ArcTerms,
-    step: Step,
-    lengths: Floats,
-    way_on: float,
-    ways: Floats,
+    before: Floats,
+    ways_on: Floats,
     depths: Ints,
     thetas: Floats,
+    ways: Floats,
     after: Floats,
 ) -> bool:
     """Set the lengths after an arc from those before it; False if it comes too late.
 
-    `ways` lead from the arc to the stages of some depths, see :func:`set_ways_to_turns`. `thetas`, by warm-up depth of
-    the first stage of a window, may be any that do not fall; see :class:`Turns`.
+    `ways_on` lead from the arc's head to the stages of some depths, the first of them the last stage. Of the others
+    each gets its way from the arc, which may be such a stage itself. `thetas`, by warm-up depth of the first stage of a
+    window, may be any that do not fall; see :class:`Turns`.
     """
-    label = step.label
-    rest, round_trip = terms.round_trip + way_on, lengths[label, ROUND_TRIP]
-    home, forward, queue = lengths[label, HOME], lengths[label, FORWARD], lengths[label, QUEUE]
-    slow_forward = max(lengths[label, SLOW_FORWARD], terms.slow_forward)
-    slow_backward = max(lengths[label, SLOW_BACKWARD], terms.slow_backward)
-    loop, base = lengths[label, LOOP], lengths[label, BASE]
-    left, gain, begun = lengths[label, LEFT], lengths[label, GAIN], int(-lengths[label, BEGUN])
-    loaded = LoadLengths(lengths[label, INTERFACE], lengths[label, FABRIC])
+    for turn in range(len(ways)):
+        ways[turn] = np.inf
+    lower_ways(terms.round_trip, (terms.first_turn, terms.end_turn), ways_on, ways)
+    rest, round_trip = terms.round_trip + ways_on[0], before[ROUND_TRIP]
+    home, forward, queue = before[HOME], before[FORWARD], before[QUEUE]
+    slow_forward = max(before[SLOW_FORWARD], terms.slow_forward)
+    slow_backward = max(before[SLOW_BACKWARD], terms.slow_backward)
+    loop, base = before[LOOP], before[BASE]
+    left, gain, begun = before[LEFT], before[GAIN], int(-before[BEGUN])
+    loaded = LoadLengths(before[INTERFACE], before[FABRIC])
     turned, here = turned_after(terms, rest, ways, depths, slow_forward), -np.inf
     if terms.is_stage:
         loop = max(loop, turned + terms.loop)
@@ -302,12 +330,12 @@ def extend(
             return False
     else:
         gain += 2 * terms.slow_forward
-        if load_row(terms.loads, loaded, home) > terms.limit:
+        if load_row(loads_of(terms), loaded, home) > terms.limit:
             return False
     if (
-        _is_late(terms.limits, home, rest, here)
-        or _is_late(terms.forward_limits, forward, turned, here)
-        or _is_late(terms.queue_limits, queue, turned, here)
+        _is_late(terms.alone, terms.with_way_on, terms.with_loop, home, rest, here)
+        or _is_late(terms.forward_alone, terms.forward_with_way_on, terms.forward_with_loop, forward, turned, here)
+        or _is_late(terms.queue_alone, terms.queue_with_way_on, terms.queue_with_loop, queue, turned, here)
     ):
         return False
     after[ROUND_TRIP] = round_trip + terms.round_trip
@@ -317,11 +345,12 @@ def extend(
     after[HOME] = max(home + terms.round_trip, queue + terms.queue_to_home, forward + terms.forward_to_home)
     after[SLOW_FORWARD], after[SLOW_BACKWARD] = slow_forward, slow_backward
     after[BASE], after[LEFT], after[GAIN], after[BEGUN] = base, left, gain, -begun
-    loaded = loads_after(terms.loads, loaded, home, after[HOME])
+    loaded = loads_after(loads_of(terms), loaded, home, after[HOME])
     after[INTERFACE], after[FABRIC] = loaded.interface, loaded.fabric
     return True
 
 
 @inlined
-def _is_late(limits: tuple[float, float, float], length: float, way_on: float, loop: float) -> bool:
-    return bool(length > limits[0] or length + way_on > limits[1] or length + loop > limits[2])
+def _is_late(alone: float, with_way_on: float, with_loop: float, length: float, way_on: float, loop: float) -> bool:
+    """Whether a length is beyond one of its limits, see :class:`Limits`."""
+    return bool(length > alone or length + way_on > with_way_on or length + loop > with_loop)

@@ -20,6 +20,8 @@ class Sweep(NamedTuple):
     nodes: CountedNodes
     thetas: Floats
     """See :func:`~stagecut.planner.network.labels.lengths.extend`."""
+    terms: NDArray[np.void]
+    """Room for the :class:`~stagecut.planner.network.labels.lengths.ArcTerms` of one arc, shape (1,)."""
 
 
 class Labels(NamedTuple):

@@ -173,6 +173,7 @@ def test_setting_labels_takes_what_was_said(monkeypatch):
     rows = build_rows(positioned_network(Problem(model=chain(12, {"gpu": 1.0}), cluster=cluster, job=job(1))))
     num_nodes = rows.network.graph.num_nodes
     needed, most = needed_bytes(num_nodes, (4, 40)), num_nodes * num_states((4, 40))
+    Decision(rows).path_below(1e6)  # compiled loops are loaded once, in memory that is not of labels
     for room_bytes in LABEL_BYTES * np.geomspace(1, most, 60):
         with suppress(TooManyLabelsError):
             peak_bytes = peak_of_labels(rows, room_bytes + needed)
