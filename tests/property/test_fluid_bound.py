@@ -34,6 +34,10 @@ def check(problem):
     fastest_s = fastest_by_variant(problem)
     assume(fastest_s)
     bounds_s = dict(zip(problem.variants, fluid_bounds(CostModel(problem), problem.variants), strict=True))
+    at_once_s = dict(
+        zip(problem.variants, fluid_bounds(CostModel(problem), problem.variants, at_once=True), strict=True)
+    )
+    assert all(at_once_s[variant] <= bounds_s[variant] for variant in problem.variants)
     too_high = {
         variant: bounds_s[variant]
         for variant, seconds in fastest_s.items()

@@ -43,12 +43,15 @@ KEPT = (1.0, 0.75, 0.5, 0.25)
 """Shares of the round trip to try."""
 
 
-def fluid_bounds(costs: CostModel, variants: Sequence[Variant], *, enough_s: float = np.inf) -> Floats:
+def fluid_bounds(
+    costs: CostModel, variants: Sequence[Variant], *, enough_s: float = np.inf, at_once: bool = False
+) -> Floats:
     """Seconds that every plan of each variant takes at least, shape (variants,).
 
     Infinite where no plan fits in memory; zero, for nothing is known, with unequal micro-batches. Bounds beyond
-    `enough_s` are not improved.
+    `enough_s` are not improved; `at_once`, none are.
     """
+    enough_s = -np.inf if at_once else enough_s
     sorts, equal = sorts_of(costs.problem), set(costs.problem.variants)
     columns: dict[tuple[Share, int], FluidColumns | None] = {}  # schedules share them
 

@@ -131,9 +131,10 @@ def _fluid_bounds(problem: Problem, search: Search) -> dict[Variant, float]:
         return {}
     variants = problem.variants
     with search.step("fluid bounds"):
-        bounds_s = fluid_bounds(search.costs, variants, enough_s=search.best_s).tolist()
-    if not problem.unequal_variants:
-        search.raise_bound(min(bounds_s))
+        for at_once in (True, False):
+            bounds_s = fluid_bounds(search.costs, variants, enough_s=search.best_s, at_once=at_once).tolist()
+            if not problem.unequal_variants:
+                search.raise_bound(min(bounds_s))
     return dict(zip(variants, bounds_s, strict=True))
 
 
