@@ -85,37 +85,50 @@ def _plan_of(variant: Variant, stages: Sequence[tuple[Stage, ...]]) -> Plan:
     )
 
 
-def assemble(costs: CostModel, variant: Variant, arrangement: Arrangement) -> Plan | None:
-    """The plan of an arrangement, see :func:`assemble_cuts`."""
-    (plan,) = assemble_cuts(costs, variant, arrangement, [[stage.stop for stage in arrangement]])
-    return plan
-
-
-def assemble_cuts(
-    costs: CostModel, variant: Variant, groups: Sequence[PlacedGroup], cuts: Iterable[Sequence[int]]
-) -> list[Plan | None]:
-    """The plans on these device groups for several stops each; None if hosts, devices or memory do not suffice.
+class Assembly:
+    """Makes plans of one variant; stages that several of them have in common are made once.
 
     Under `auto` exactly the stages that would not fit otherwise recompute. `costs` are those of the variant's share.
     """
-    devices = name_devices(costs.cluster, groups)
-    depths = warmup_depths(variant.schedule, len(groups), variant.num_microbatches)
 
-    @cache  # cuts of one sequence have most stages in common
-    def stages_of(index: int, start: int, stop: int) -> tuple[Stage, ...] | None:
-        placement, depth = groups[index].placement, depths[index]
-        recompute = recompute_choice(costs, variant, placement, start, stop, depth)
-        if devices is None or recompute is None:
+    def __init__(self, costs: CostModel, variant: Variant) -> None:
+        self._costs, self._variant = costs, variant
+        self._stages = cache(self._stages_of)
+
+    def plans(self, groups: Sequence[PlacedGroup], cuts: Iterable[Sequence[int]]) -> list[Plan | None]:
+        """The plans on these device groups for several stops each; None if hosts, devices or memory do not suffice."""
+        devices = name_devices(self._costs.cluster, groups)
+        if devices is None:
+            return [None for _ in cuts]
+        depths = warmup_depths(self._variant.schedule, len(groups), self._variant.num_microbatches)
+        placements = [group.placement for group in groups]
+
+        def plan_of_cut(stops: Sequence[int]) -> Plan | None:
+            stages = list(map(self._stages, placements, devices, depths, (0, *stops[:-1]), stops))
+            complete = [stage for stage in stages if stage is not None]
+            return _plan_of(self._variant, complete) if len(complete) == len(stages) else None
+
+        return [plan_of_cut(stops) for stops in cuts]
+
+    def plan(self, arrangement: Arrangement) -> Plan | None:
+        """The plan of an arrangement; None as above."""
+        (plan,) = self.plans(arrangement, [[stage.stop for stage in arrangement]])
+        return plan
+
+    def _stages_of(
+        self, placement: Placement, devices: tuple[str, ...], depth: int, start: int, stop: int
+    ) -> tuple[Stage, ...] | None:
+        """A stage in every pipeline; None if it does not fit in memory."""
+        recompute = recompute_choice(self._costs, self._variant, placement, start, stop, depth)
+        if recompute is None:
             return None
-        named = NamedStage(start=start, stop=stop, placement=placement, devices=devices[index], recompute=recompute)
-        return _stages_of(costs, variant, named, depth)
+        named = NamedStage(start=start, stop=stop, placement=placement, devices=devices, recompute=recompute)
+        return _stages_of(self._costs, self._variant, named, depth)
 
-    def plan_of_cut(stops: Sequence[int]) -> Plan | None:
-        stages = [stages_of(*stage) for stage in zip(range(len(stops)), (0, *stops), stops, strict=False)]
-        complete = [stage for stage in stages if stage is not None]
-        return _plan_of(variant, complete) if len(complete) == len(stages) else None
 
-    return [None if devices is None else plan_of_cut(stops) for stops in cuts]
+def assemble(costs: CostModel, variant: Variant, arrangement: Arrangement) -> Plan | None:
+    """The plan of an arrangement, see :class:`Assembly`."""
+    return Assembly(costs, variant).plan(arrangement)
 
 
 RECOMPUTE_MODES = {Recompute.NEVER: (False,), Recompute.ALWAYS: (True,), Recompute.AUTO: (False, True)}

@@ -1,22 +1,34 @@
-"""A path through the stage network as a plan."""
+"""Paths through the stage network as plans."""
 
 from collections.abc import Iterable
 
+from stagecut.planner.core.numerics.arrays import Ints
 from stagecut.planner.core.plan import Plan
-from stagecut.planner.network.arrangement import PlacedStage, assemble
+from stagecut.planner.network.arrangement import Assembly, PlacedStage
 from stagecut.planner.network.stage_network import StageNetwork
 
 
-def decode_path(network: StageNetwork, path: Iterable[int]) -> Plan | None:
-    """The plan of a path, given as arcs from source to sink; None if it opens more hosts of a class than there are.
+def decode_path(network: StageNetwork, path: Ints) -> Plan | None:
+    """The plan of a path, see :func:`decode_paths`."""
+    (plan,) = decode_paths(network, [path])
+    return plan
+
+
+def decode_paths(network: StageNetwork, paths: Iterable[Ints]) -> list[Plan | None]:
+    """The plans of paths, given as arcs from source to sink; None if one opens more hosts of a class than there are.
 
     Without positions there is also no plan if a stage does not fit in memory at the position it turns out to have.
     """
-    arcs, stages, opens = network.arcs, [], False
-    for arc in path:
-        if arcs.is_stage[arc]:
-            placement = network.host_states.options[int(arcs.option[arc])].placement
-            stages.append(PlacedStage(stop=int(arcs.stop[arc]), placement=placement, opens=opens))
-        else:
-            opens = bool(arcs.opened_hosts[arc] > 0)
-    return assemble(network.costs, network.variant, tuple(stages))
+    arcs, options, assembly = network.arcs, network.host_states.options, Assembly(network.costs, network.variant)
+
+    def plan_of_path(path: Ints) -> Plan | None:
+        stages, opens = [], False
+        columns = (arcs.option[path], arcs.stop[path], arcs.opened_hosts[path])
+        for option, stop, opened in zip(*(column.tolist() for column in columns), strict=True):
+            if option >= 0:
+                stages.append(PlacedStage(stop=stop, placement=options[option].placement, opens=opens))
+            else:
+                opens = opened > 0
+        return assembly.plan(tuple(stages))
+
+    return [plan_of_path(path) for path in paths]

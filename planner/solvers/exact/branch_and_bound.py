@@ -19,7 +19,7 @@ from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.numerics.tolerances import MIP_BOUND
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.network.arrangement import arrangement_of
-from stagecut.planner.network.decode import decode_path
+from stagecut.planner.network.decode import decode_path, decode_paths
 from stagecut.planner.network.labels.back_and_forth import Cheapest, Rival
 from stagecut.planner.network.labels.counted_paths import TooManyLabelsError
 from stagecut.planner.network.pruning import arc_prices, position_ranges
@@ -48,10 +48,10 @@ up to 200,000, 1 % after 54 s with this, and 5 and 1 % without any."""
 MANY_ARCS = 1_000_000
 """A network with positions is built once it has no more arcs than this, or all plans have one length."""
 
-MOST_PATHS, MOST_STEPS, AT_ONCE = 1_000, 10_000, 100
-"""What is left is simulated, at half a millisecond a path, if there are no more paths, found in no more steps than
-this. Where there are so few, 5,000 steps of half a microsecond nearly always find them (71 of 72 nodes of bert-large on
-212 devices, drawn problem 46), and 20 times as many would find few more."""
+MOST_PATHS, MOST_STEPS, AT_ONCE = 2_000, 50_000, 100
+"""What is left is simulated, at a third of a millisecond a path, if there are no more paths, found in no more steps of
+half a microsecond than this. With half as many paths and a fifth of the steps resnet152 on 168 devices (drawn problem
+26) was open by 1.75 % after 60 s in place of 1.4 %; 5,000 paths made small problems slower."""
 
 PROGRAM_ARCS, PROGRAM_ARCS_WITHOUT_LABELS = 0, 1_000
 """A node with no more arcs than this is tried as a MIP before it branches on stages. With labels branching was never
@@ -155,7 +155,7 @@ class Node:
         for begin in range(0, len(paths), AT_ONCE):
             if search.out_of_budget:
                 return Outcome((self,))
-            plans = [decode_path(self.rows.network, path) for path in paths[begin : begin + AT_ONCE]]
+            plans = decode_paths(self.rows.network, paths[begin : begin + AT_ONCE])
             times_s = search.offer_possible(plans)
             plan, seconds = plans[times_s.argmin()], float(times_s.min())
             if plan is not None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.problem import Variant
-from stagecut.planner.network.arrangement import Arrangement, assemble_cuts
+from stagecut.planner.network.arrangement import Arrangement, Assembly
 from stagecut.planner.network.device_groups import PlacedGroup, name_devices
 from stagecut.planner.solvers.heuristic.estimate import estimated_times
 from stagecut.planner.solvers.heuristic.min_max_cut import min_max_stops
@@ -98,7 +98,7 @@ def change_groups(
 def simulated_times(search: Search, sequence: SequenceCosts, cuts: Ints) -> Floats:
     """Simulated iteration times of cuts, shape (n,); infinite where one is not a legal plan."""
     costs = search.costs.of(sequence.variant.share)
-    return search.offer_possible(assemble_cuts(costs, sequence.variant, sequence.groups, cuts.tolist()))
+    return search.offer_possible(Assembly(costs, sequence.variant).plans(sequence.groups, cuts.tolist()))
 
 
 def _first_better(search: Search, sequence: SequenceCosts, stops: Ints, below_s: float) -> tuple[Ints, float] | None:
