@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -93,7 +93,7 @@ class Assembly:
 
     def __init__(self, costs: CostModel, variant: Variant) -> None:
         self._costs, self._variant = costs, variant
-        self._stages = cache(self._stages_of)
+        self._stages = cache(partial(_fitting_stages, costs, variant))
 
     def plans(self, groups: Sequence[PlacedGroup], cuts: Iterable[Sequence[int]]) -> list[Plan | None]:
         """The plans on these device groups for several stops each; None if hosts, devices or memory do not suffice."""
@@ -115,15 +115,22 @@ class Assembly:
         (plan,) = self.plans(arrangement, [[stage.stop for stage in arrangement]])
         return plan
 
-    def _stages_of(
-        self, placement: Placement, devices: tuple[str, ...], depth: int, start: int, stop: int
-    ) -> tuple[Stage, ...] | None:
-        """A stage in every pipeline; None if it does not fit in memory."""
-        recompute = recompute_choice(self._costs, self._variant, placement, start, stop, depth)
-        if recompute is None:
-            return None
-        named = NamedStage(start=start, stop=stop, placement=placement, devices=devices, recompute=recompute)
-        return _stages_of(self._costs, self._variant, named, depth)
+
+def _fitting_stages(
+    costs: CostModel,
+    variant: Variant,
+    placement: Placement,
+    devices: tuple[str, ...],
+    depth: int,
+    start: int,
+    stop: int,
+) -> tuple[Stage, ...] | None:
+    """A stage in every pipeline; None if it does not fit in memory."""
+    recompute = recompute_choice(costs, variant, placement, start, stop, depth)
+    if recompute is None:
+        return None
+    named = NamedStage(start=start, stop=stop, placement=placement, devices=devices, recompute=recompute)
+    return _stages_of(costs, variant, named, depth)
 
 
 def assemble(costs: CostModel, variant: Variant, arrangement: Arrangement) -> Plan | None:

@@ -78,6 +78,7 @@ def _opened(problem: Problem, search: Search) -> "tuple[list[Proof], list[Polish
     """A good plan; the parts of the proof, and what may find better plans."""
     with search.step("greedy"):
         offer_first(search)
+    _fluid_bounds(problem, search, at_once=True)
     floors_s = _fluid_bounds(problem, search)
     with search.step("greedy"):
         polish = greedy.first_plans(problem, search, floors_s)
@@ -124,17 +125,16 @@ def _free_bound_s(problem: Problem, search: Search) -> float:
     return min(_fluid_bounds(free.problem, free.entered(search)).values(), default=0.0)
 
 
-def _fluid_bounds(problem: Problem, search: Search) -> dict[Variant, float]:
+def _fluid_bounds(problem: Problem, search: Search, *, at_once: bool = False) -> dict[Variant, float]:
     """What holds for the plans of each variant, whatever its network; nothing is known for those not included."""
     # The optimum of the shared rows may be below any such bound.
     if search.options.rows is RowChoice.SHARED or search.out_of_budget:
         return {}
     variants = problem.variants
     with search.step("fluid bounds"):
-        for at_once in (True, False):
-            bounds_s = fluid_bounds(search.costs, variants, enough_s=search.best_s, at_once=at_once).tolist()
-            if not problem.unequal_variants:
-                search.raise_bound(min(bounds_s))
+        bounds_s = fluid_bounds(search.costs, variants, enough_s=search.best_s, at_once=at_once).tolist()
+    if not problem.unequal_variants:
+        search.raise_bound(min(bounds_s))
     return dict(zip(variants, bounds_s, strict=True))
 
 
