@@ -8,9 +8,12 @@ solver wherever it is. Nothing of value is lost: the best plan and bound are alr
 import ctypes
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import TypeVar
+
+from llvmlite.binding import ffi
 
 T = TypeVar("T")
 
@@ -71,16 +74,10 @@ class Interruption:
         with self._lock:
             self._over.set()
 
-    @contextmanager
-    def shielded(self) -> Iterator[None]:
-        """Raise nothing inside; see :func:`uninterrupted`."""
+    def shield(self, by: int = 1) -> None:
+        """Raise nothing until it is taken away again by -1; see :func:`uninterrupted`."""
         with self._lock:
-            self._shields += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._shields -= 1
+            self._shields += by
 
     def _watch(self) -> None:
         while (patience_s := self._patience_s()) is None:
@@ -109,6 +106,17 @@ _current: ContextVar[Interruption | None] = ContextVar("interruption", default=N
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Protect what must not be left half done: C++ code that calls back, and updates of several fields."""
-    interruption = _current.get()
-    with nullcontext() if interruption is None else interruption.shielded():
+    _shield(1)
+    try:
         yield
+    finally:
+        _shield(-1)
+
+
+def _shield(by: int) -> None:
+    if (interruption := _current.get()) is not None:
+        interruption.shield(by)
+
+
+# LLVM calls back while it compiles a loop; an exception would be printed there, and the loop would not be compiled.
+ffi.register_lock_callback(partial(_shield, 1), partial(_shield, -1))

@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from llvmlite import binding as llvm
 
 from stagecut.planner.solvers.search.interruption import OutOfBudget, interruptible, uninterrupted
 
@@ -51,6 +52,33 @@ def test_what_must_not_be_left_half_done_is_finished_first():
                 spent.set()
                 assert known.wait(60)
             done.extend(range(1_000_000))
+        busy()
+
+    assert interruptible(work, patience_s) is None
+    assert done == list(range(1_000_000))
+
+
+def test_a_loop_that_is_being_compiled_is_finished_first():
+    """LLVM calls back to have the machine code kept: raised there, the exception would be printed and forgotten."""
+    spent, known, done = threading.Event(), threading.Event(), []
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_default_triple().create_target_machine()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly("define void @loop() { ret void }"), target)
+
+    def keep(module, machine_code):
+        spent.set()
+        assert known.wait(60)
+        done.extend(range(1_000_000))
+
+    def patience_s():
+        if spent.is_set():
+            known.set()
+        return 0.0 if spent.is_set() else None
+
+    def work():
+        engine.set_object_cache(keep)
+        engine.finalize_object()
         busy()
 
     assert interruptible(work, patience_s) is None
