@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.numerics.compiled import compiled, inlined
+from stagecut.planner.network.labels.beam import beam_paths
 from stagecut.planner.network.labels.counted_nodes import NONE, CountedNodes, after_arc
 from stagecut.planner.network.labels.enumeration import set_paths
 from stagecut.planner.network.labels.latest import in_time, set_latest
@@ -112,6 +113,10 @@ class BackAndForth:
         paths = np.empty((most_paths, len(nodes.first)), dtype=np.int64)
         count = set_paths(self._sweep, self._latest, most_steps, paths)
         return None if count == NONE else [path[path != NONE] for path in paths[:count]]
+
+    def beam(self, width: int) -> list[Ints]:
+        """Arcs of some paths in time, see :func:`beam_paths`."""
+        return beam_paths(self._sweep, self._latest, width)
 
     def _walk_back(self, label: int) -> Ints:
         """Arcs of the path that a label stems from, least before and across them."""

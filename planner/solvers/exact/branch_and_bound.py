@@ -24,7 +24,7 @@ from stagecut.planner.network.labels.back_and_forth import Cheapest, Rival
 from stagecut.planner.network.labels.counted_paths import TooManyLabelsError
 from stagecut.planner.network.pruning import arc_prices, position_ranges
 from stagecut.planner.network.rows import Rows, build_rows
-from stagecut.planner.network.stage_network import num_with_positions, with_depths, with_positions
+from stagecut.planner.network.stage_network import StageNetwork, num_with_positions, with_depths, with_positions
 from stagecut.planner.simulator.bounds import bound_rows
 from stagecut.planner.solvers.exact.agenda import Outcome, limit_of
 from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
@@ -52,6 +52,10 @@ MOST_PATHS, MOST_STEPS, AT_ONCE = 2_000, 50_000, 100
 """What is left is simulated, at a third of a millisecond a path, if there are no more paths, found in no more steps of
 half a microsecond than this. With half as many paths and a fifth of the steps resnet152 on 168 devices (drawn problem
 26) was open by 1.75 % after 60 s in place of 1.4 %; 5,000 paths made small problems slower."""
+
+BEAM_WIDTH, MOST_OF_A_BEAM, WORTH_A_BEAM = 4, 20, 1_000_000
+"""Where more is left, up to so many paths of a beam of this width are simulated, unless arcs take more labels further
+than this; the beam takes as long as four sweeps."""
 
 PROGRAM_ARCS, PROGRAM_ARCS_WITHOUT_LABELS = 0, 1_000
 """A node with no more arcs than this is tried as a MIP before it branches on stages. With labels branching was never
@@ -155,12 +159,18 @@ class Node:
         for begin in range(0, len(paths), AT_ONCE):
             if search.out_of_budget:
                 return Outcome((self,))
-            plans = decode_paths(self.rows.network, paths[begin : begin + AT_ONCE])
-            times_s = search.offer_possible(plans)
-            plan, seconds = plans[times_s.argmin()], float(times_s.min())
-            if plan is not None:
-                self._improve(search, plan, seconds)
+            self._try_paths(search, self.rows.network, paths[begin : begin + AT_ONCE])
         return Outcome((), limit_s)
+
+    def _try_paths(self, search: Search, network: StageNetwork, paths: list[Ints]) -> None:
+        """Simulate the plans of some paths, and move the layers of the fastest one unless it was met before."""
+        plans = decode_paths(network, paths)
+        times_s = search.offer_possible(plans)
+        best = int(times_s.argmin())
+        plan, key = plans[best], _key(network, paths[best])
+        if plan is not None and key not in self._known:
+            self._known[key] = plan
+            self._improve(search, plan, float(times_s[best]))
 
     def narrow(self, limit_s: float) -> bool:
         """Whether bisection has little left to gain compared with branching."""
@@ -300,6 +310,10 @@ class Node:
         if found is None:
             return None
         paths = self._few_paths(search, decision) if thorough else None
+        if thorough and paths is None and decision.num_extensions <= WORTH_A_BEAM:
+            with search.step("beam"):
+                if some := decision.beam(BEAM_WIDTH)[:MOST_OF_A_BEAM]:
+                    self._try_paths(search, rows.network, some)
         smaller, chosen = rows.network.restricted(found.possible)
         path, *paths_left = (np.searchsorted(chosen, path) for path in (found.path, *(paths or ())))
         return Left(rows.restricted(smaller, chosen), kept[chosen], path, None if paths is None else paths_left)
@@ -361,7 +375,7 @@ class Node:
     def _simulate(self, search: Search, path: Ints) -> None:
         """Simulate the plan of a path not met before and, if it comes close to the best one, move its layers."""
         network = self.rows.network
-        key = network.arcs.option[path].tobytes() + network.arcs.stop[path].tobytes()
+        key = _key(network, path)
         is_new = key not in self._known
         if is_new:
             self._known[key] = decode_path(network, path)
@@ -377,3 +391,8 @@ class Node:
         if seconds <= WORTH_IMPROVING * search.best_s:
             with search.step("local search"):
                 improve(search, plan.variant, arrangement_of(self.rows.network.costs, plan), seconds)
+
+
+def _key(network: StageNetwork, path: Ints) -> bytes:
+    """Tells the plan of a path from those of all others of the variant."""
+    return network.arcs.option[path].tobytes() + network.arcs.stop[path].tobytes()

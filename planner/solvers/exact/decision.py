@@ -139,6 +139,11 @@ class Decision:
         assert self._ways is not None
         return self._ways.paths(most_steps=most_steps, most_paths=most_paths)
 
+    def beam(self, width: int) -> list[Ints]:
+        """Some of the paths that the last question left; none if the beam finds none."""
+        assert self._ways is not None
+        return self._ways.beam(width)
+
     def _loops_s(self, criteria: Criteria) -> Floats:
         """For each stage, the least from the start of its first forward to the start of its last one; shape (A,).
 

@@ -43,7 +43,10 @@ def test_every_plan_below_the_limit_is_left(problem, seed):
 @settings(max_examples=50)
 @given(problems(max_layers=5, max_devices=4, max_micro_batches=10), st.floats(0.8, 1.2))
 def test_what_is_left_is_every_path_in_time_once(problem, share):
-    """The limit is around the least simulated time; the busy rows of all that is left are within it."""
+    """The limit is around the least simulated time; the busy rows of all that is left are within it.
+
+    A beam finds none but these, and some if it is wide enough.
+    """
     costs = CostModel(problem)
     network = with_positions(build_network(costs, problem.variants[-1]))
     paths = paths_by_plan(network)
@@ -55,6 +58,9 @@ def test_what_is_left_is_every_path_in_time_once(problem, share):
         return
     left = [tuple(path.tolist()) for path in decision.paths_below(most_steps=10**6, most_paths=500)]
     assert len(set(left)) == len(left)
+    narrow, wide = ([tuple(path.tolist()) for path in decision.beam(width)] for width in (1, 500))
+    assert set(narrow) | set(wide) <= set(left)
+    assert len(set(wide)) == len(wide) and bool(wide) == bool(left)
     plans = {tuple(path.tolist()): plan for plan, path in paths.items()}
     for path in left:
         assert found.possible[list(path)].all()
