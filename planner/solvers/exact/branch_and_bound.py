@@ -320,21 +320,24 @@ class Node:
             decision, found = self._ask_labels(search, rows, limit_s)
         if found is None:
             return None
-        paths = self._few_paths(search, rows.network, decision, found.path) if thorough else None
+        share = _share_worth_simulating(rows.network, found.path)
+        paths = self._few_paths(search, decision, math.ceil(share * MOST_PATHS)) if thorough else None
+        if paths is None:
+            self._try_beam(search, rows.network, decision, math.ceil(share * MOST_OF_A_BEAM))
         smaller, chosen = rows.network.restricted(found.possible)
         path, *paths_left = (np.searchsorted(chosen, path) for path in (found.path, *(paths or ())))
         return Left(rows.restricted(smaller, chosen), kept[chosen], path, None if paths is None else paths_left)
 
-    def _few_paths(self, search: Search, network: StageNetwork, decision: Decision, found: Ints) -> list[Ints] | None:
-        """All paths that the labels leave, if these are soon found; otherwise those of a beam are simulated at once."""
-        num_actions = 2 * np.count_nonzero(network.arcs.is_stage[found]) * network.variant.num_microbatches
-        share = min(1.0, MANY_ACTIONS / num_actions)
+    def _few_paths(self, search: Search, decision: Decision, most_paths: int) -> list[Ints] | None:
+        """All paths that the labels leave, if these are soon found."""
         with search.step("enumeration"):
-            paths = decision.paths_below(most_steps=MOST_STEPS, most_paths=math.ceil(share * MOST_PATHS))
-        if paths is None and decision.num_extensions <= WORTH_A_BEAM:
+            return decision.paths_below(most_steps=MOST_STEPS, most_paths=most_paths)
+
+    def _try_beam(self, search: Search, network: StageNetwork, decision: Decision, most_paths: int) -> None:
+        """Simulate some of the paths that the labels leave."""
+        if decision.num_extensions <= WORTH_A_BEAM:
             with search.step("beam"):
-                self._try_paths(search, network, decision.beam(BEAM_WIDTH)[: math.ceil(share * MOST_OF_A_BEAM)])
-        return paths
+                self._try_paths(search, network, decision.beam(BEAM_WIDTH)[:most_paths])
 
     def _fixed(self, search: Search, rows: Rows, limit_s: float) -> tuple[Rows, Ints]:
         with search.step("arc fixing"):
@@ -409,3 +412,9 @@ class Node:
 def _key(network: StageNetwork, path: Ints) -> bytes:
     """Tells the plan of a path from those of all others of the variant."""
     return network.arcs.option[path].tobytes() + network.arcs.stop[path].tobytes()
+
+
+def _share_worth_simulating(network: StageNetwork, path: Ints) -> float:
+    """How many of the usual number of paths are simulated, where their plans have about as many actions as this one."""
+    num_actions = 2 * int(np.count_nonzero(network.arcs.is_stage[path])) * network.variant.num_microbatches
+    return min(1.0, MANY_ACTIONS / num_actions)
