@@ -9,8 +9,7 @@ with the lowest bound is always next.
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from operator import itemgetter
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -19,8 +18,6 @@ from stagecut.planner.core.messages.errors import StoppedError
 from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.numerics.tolerances import MIP_BOUND
 from stagecut.planner.core.plan import Plan
-from stagecut.planner.network.arrangement import arrangement_of
-from stagecut.planner.network.decode import decode_path, decode_paths
 from stagecut.planner.network.labels.back_and_forth import Cheapest, Rival
 from stagecut.planner.network.labels.counted_paths import TooManyLabelsError
 from stagecut.planner.network.pruning import arc_prices, position_ranges
@@ -31,13 +28,11 @@ from stagecut.planner.solvers.exact.agenda import Outcome, limit_of
 from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
 from stagecut.planner.solvers.exact.decision import Decision
 from stagecut.planner.solvers.exact.mip_rounds import ProgramPart
-from stagecut.planner.solvers.heuristic.local_search import improve
+from stagecut.planner.solvers.exact.path_trials import AT_ONCE, PathTrials, share_worth_trying
 from stagecut.planner.solvers.search.search import Search
 
-# Measured on vgg16 and resnet50 on mixed-server-8 and gpt2-345m on dgx-a100-16: half or twice each of these (of
-# WORTH_IMPROVING, of its excess over 1) changed no plan and no bound.
-WORTH_IMPROVING = 1.03
-"""Layers are moved in plans that are at most this many times slower than the best one."""
+# Half or twice each of the next two changed no plan and no bound on vgg16 and resnet50 on mixed-server-8 and gpt2-345m
+# on dgx-a100-16.
 PRECISION, COARSE_PRECISION = 1e-4, 1e-3
 """Relative width of the interval at which bisection stops, with and without positions."""
 WORTH_BISECTING = 0.25
@@ -49,7 +44,7 @@ up to 200,000, 1 % after 54 s with this, and 5 and 1 % without any."""
 MANY_ARCS = 1_000_000
 """A network with positions is built once it has no more arcs than this, or all plans have one length."""
 
-MOST_PATHS, MOST_STEPS, AT_ONCE = 2_000, 50_000, 100
+MOST_PATHS, MOST_STEPS = 2_000, 50_000
 """What is left is simulated, at a third of a millisecond a path, if there are no more paths, found in no more steps of
 half a microsecond than this. With half as many paths and a fifth of the steps resnet152 on 168 devices (drawn problem
 26) was open by 1.75 % after 60 s in place of 1.4 %; 5,000 paths made small problems slower."""
@@ -57,9 +52,6 @@ half a microsecond than this. With half as many paths and a fifth of the steps r
 BEAM_WIDTH, MOST_OF_A_BEAM, WORTH_A_BEAM = 4, 20, 1_000_000
 """Where more is left, up to so many paths of a beam of this width are simulated, unless arcs take more labels further
 than this; the beam takes as long as four sweeps."""
-MANY_ACTIONS = 10_000
-"""Fewer of these paths are simulated where their plans have more actions than this, in proportion: a plan of llama3-70b
-on 96 devices (drawn problem 30), with 1,024 micro-batches on 43 stages, takes 9 ms."""
 
 PROGRAM_ARCS, PROGRAM_ARCS_WITHOUT_LABELS = 0, 1_000
 """A node with no more arcs than this is tried as a MIP before it branches on stages. With labels branching was never
@@ -105,7 +97,7 @@ class Node:
         divided: bool = False,
         floor_s: float = 0.0,
         just_positioned: bool = False,
-        known: Mapping[bytes, Plan | None] | None = None,
+        trials: PathTrials | None = None,
         counted: Counted | None = None,
         rival: Rival | None = None,
     ) -> None:
@@ -119,7 +111,7 @@ class Node:
         self._path: Ints | None = None
         self._paths: list[Ints] | None = None  # all that are left, if these are few
         self._plan: Plan | None = None
-        self._known = dict(known or {})  # plans of the paths found before, here and on the way here
+        self._trials = PathTrials(trials)  # here and on the way here
         # Rows over the arcs left below the upper end, and the numbers of these arcs in `rows`.
         self._inner, self._numbers = rows, np.arange(len(rows.network.arcs))
         self._fixing = ArcFixing(prices)
@@ -162,26 +154,8 @@ class Node:
 
     def _all_tried(self, search: Search, paths: list[Ints]) -> Outcome:
         """Simulate the plans of all paths that are left."""
-        return Outcome((), limit_of(search)) if self._try_paths(search, self.rows.network, paths) else Outcome((self,))
-
-    def _try_paths(self, search: Search, network: StageNetwork, paths: list[Ints]) -> bool:
-        """Simulate the plans of paths, and move the layers of the fastest unless it was met before.
-
-        False if the budget does not last.
-        """
-        fastest: tuple[float, int, Plan | None] = (math.inf, 0, None)
-        for begin in range(0, len(paths), AT_ONCE):
-            if search.out_of_budget:
-                return False
-            plans = decode_paths(network, paths[begin : begin + AT_ONCE])
-            times_s = search.offer_possible(plans)
-            best = int(times_s.argmin())
-            fastest = min(fastest, (float(times_s[best]), begin + best, plans[best]), key=itemgetter(0))
-        seconds, number, plan = fastest
-        if plan is not None and (key := _key(network, paths[number])) not in self._known:
-            self._known[key] = plan
-            self._improve(search, plan, seconds)
-        return True
+        lasts = self._trials.several(search, self.rows.network, paths)
+        return Outcome((), limit_of(search)) if lasts else Outcome((self,))
 
     def narrow(self, limit_s: float) -> bool:
         """Whether bisection has little left to gain compared with branching."""
@@ -215,7 +189,7 @@ class Node:
             self.rows, numbers, self._paths = left.rows, np.arange(len(numbers)), left.paths
         self._inner, self._numbers = left.rows, numbers
         self._high_s, self._path = attempt_s, numbers[left.path]
-        self._simulate(search, self._path)
+        self._plan = self._trials.one(search, self.rows.network, self._path, moves_layers=not self._divided)
 
     def children(self, search: Search, limit_s: float) -> Iterator["Node"]:
         """Nodes that together hold the same plans below the limit, except those simulated."""
@@ -292,7 +266,7 @@ class Node:
             divided=divided,
             floor_s=self._floor_s,
             just_positioned=just_positioned,
-            known=self._known,
+            trials=self._trials,
             counted=self._counted,
             rival=self._rival,
         )
@@ -320,7 +294,7 @@ class Node:
             decision, found = self._ask_labels(search, rows, limit_s)
         if found is None:
             return None
-        share = _share_worth_simulating(rows.network, found.path)
+        share = share_worth_trying(rows.network, found.path)
         paths = self._few_paths(search, decision, math.ceil(share * MOST_PATHS)) if thorough else None
         if paths is None:
             self._try_beam(search, rows.network, decision, math.ceil(share * MOST_OF_A_BEAM))
@@ -337,7 +311,7 @@ class Node:
         """Simulate some of the paths that the labels leave."""
         if decision.num_extensions <= WORTH_A_BEAM:
             with search.step("beam"):
-                self._try_paths(search, network, decision.beam(BEAM_WIDTH)[:most_paths])
+                self._trials.several(search, network, decision.beam(BEAM_WIDTH)[:most_paths])
 
     def _fixed(self, search: Search, rows: Rows, limit_s: float) -> tuple[Rows, Ints]:
         with search.step("arc fixing"):
@@ -387,34 +361,3 @@ class Node:
             return self.rows.costs_s["fill"][stages]
         rows = bound_rows(self.rows.network.costs.plan(self._plan))
         return np.maximum(rows["drain"], rows["late"])
-
-    def _simulate(self, search: Search, path: Ints) -> None:
-        """Simulate the plan of a path not met before and, if it comes close to the best one, move its layers."""
-        network = self.rows.network
-        key = _key(network, path)
-        is_new = key not in self._known
-        if is_new:
-            self._known[key] = decode_path(network, path)
-        self._plan = plan = self._known[key]
-        if plan is None or not is_new:
-            return
-        (seconds,) = search.offer([plan])
-        if not self._divided:
-            self._improve(search, plan, seconds)
-
-    def _improve(self, search: Search, plan: Plan, seconds: float) -> None:
-        """Move the layers of a plan that comes close to the best one."""
-        if seconds <= WORTH_IMPROVING * search.best_s:
-            with search.step("local search"):
-                improve(search, plan.variant, arrangement_of(self.rows.network.costs, plan), seconds)
-
-
-def _key(network: StageNetwork, path: Ints) -> bytes:
-    """Tells the plan of a path from those of all others of the variant."""
-    return network.arcs.option[path].tobytes() + network.arcs.stop[path].tobytes()
-
-
-def _share_worth_simulating(network: StageNetwork, path: Ints) -> float:
-    """How many of the usual number of paths are simulated, where their plans have about as many actions as this one."""
-    num_actions = 2 * int(np.count_nonzero(network.arcs.is_stage[path])) * network.variant.num_microbatches
-    return min(1.0, MANY_ACTIONS / num_actions)
