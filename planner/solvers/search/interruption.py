@@ -6,14 +6,12 @@ solver wherever it is. Nothing of value is lost: the best plan and bound are alr
 """
 
 import ctypes
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import partial
 from typing import TypeVar
-
-from llvmlite.binding import ffi
 
 T = TypeVar("T")
 
@@ -74,10 +72,16 @@ class Interruption:
         with self._lock:
             self._over.set()
 
-    def shield(self, by: int = 1) -> None:
-        """Raise nothing until it is taken away again by -1; see :func:`uninterrupted`."""
+    @contextmanager
+    def shielded(self) -> Iterator[None]:
+        """Raise nothing inside; see :func:`uninterrupted`."""
         with self._lock:
-            self._shields += by
+            self._shields += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._shields -= 1
 
     def _watch(self) -> None:
         while (patience_s := self._patience_s()) is None:
@@ -91,13 +95,25 @@ class Interruption:
                 self._over.wait(LOOK_EVERY_S)
 
     def _interrupt(self) -> bool:
-        """Raise the exception unless the thread is shielded; return whether it was raised."""
+        """Raise the exception unless the thread is shielded or in LLVM; return whether it was raised."""
         with self._lock:
-            if self._shields or self._over.is_set():
+            if self._shields or self._over.is_set() or _is_in_llvm(self._thread):
                 return False
             # Under the lock, so that a thread about to enter a shield meets the exception before it gets in.
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(OutOfBudget))
             return True
+
+
+def _is_in_llvm(thread: int) -> bool:
+    """Whether a thread is compiling a loop in LLVM.
+
+    An exception in one of LLVM's callbacks would be printed and forgotten, with the loop half made; one where its lock
+    is taken or given back might leave it taken for all threads.
+    """
+    frame = sys._current_frames().get(thread)
+    while frame is not None and frame.f_globals.get("__name__") != "llvmlite.binding.ffi":
+        frame = frame.f_back
+    return frame is not None
 
 
 _current: ContextVar[Interruption | None] = ContextVar("interruption", default=None)
@@ -106,17 +122,6 @@ _current: ContextVar[Interruption | None] = ContextVar("interruption", default=N
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Protect what must not be left half done: C++ code that calls back, and updates of several fields."""
-    _shield(1)
-    try:
+    interruption = _current.get()
+    with nullcontext() if interruption is None else interruption.shielded():
         yield
-    finally:
-        _shield(-1)
-
-
-def _shield(by: int) -> None:
-    if (interruption := _current.get()) is not None:
-        interruption.shield(by)
-
-
-# LLVM calls back while it compiles a loop; an exception would be printed there, and the loop would not be compiled.
-ffi.register_lock_callback(partial(_shield, 1), partial(_shield, -1))
