@@ -41,6 +41,7 @@ from stagecut.planner.solvers.exact.dp import promising_first
 from stagecut.planner.solvers.exact.fluid_bound import fluid_bounds
 from stagecut.planner.solvers.exact.shared_rows import SharedRowsProof
 from stagecut.planner.solvers.heuristic import greedy
+from stagecut.planner.solvers.heuristic.interleaved_polish import InterleavedPolish
 from stagecut.planner.solvers.heuristic.polish import Polish
 from stagecut.planner.solvers.interleaved.proof import InterleavedProof
 from stagecut.planner.solvers.reference.even import offer_first
@@ -81,12 +82,12 @@ def _opened(problem: Problem, search: Search) -> "tuple[list[Proof], list[Polish
     _fluid_bounds(problem, search, at_once=True)
     floors_s = _fluid_bounds(problem, search)
     with search.step("greedy"):
-        polish = greedy.first_plans(problem, search, floors_s)
+        polishes = greedy.first_plans(problem, search, floors_s)
     proofs = [
         *(_proof(search, variant, floors_s.get(variant, 0.0)) for variant in promising_first(problem, search)),
         *(_OwnProof(search, SublotProof, variant) for variant in problem.unequal_variants),
     ]
-    return proofs, [PolishPart(polish, search)]
+    return proofs, [PolishPart(polish, search) for polish in polishes]
 
 
 def _opened_cases(
@@ -109,8 +110,8 @@ def _opened_cases(
             if search.out_of_budget or least_s[case] >= search.best_s:
                 break
             with case.inside(search) as own, own.step("greedy"):
-                own_polish = greedy.first_plans(case.problem, own, floors_s[case])
-            polish.append(CasePart(case, PolishPart(own_polish, case.entered(search))))
+                polishes = greedy.first_plans(case.problem, own, floors_s[case])
+            polish += (CasePart(case, PolishPart(each, case.entered(search))) for each in polishes)
     for case in cases:
         own = case.entered(search)
         of_case = [_proof(own, variant, floors_s[case].get(variant, 0.0)) for variant in case.problem.variants]
@@ -148,7 +149,7 @@ class PolishPart:
     bound_s = math.inf
     is_stuck = is_small = False
 
-    def __init__(self, polish: Polish, search: Search) -> None:
+    def __init__(self, polish: Polish | InterleavedPolish, search: Search) -> None:
         self._search = search.fork()
         self._pieces = polish.pieces(self._search)
 

@@ -9,7 +9,7 @@
    :mod:`stagecut.planner.solvers.heuristic.polish`.
 4. Interleaved variants come last: :mod:`stagecut.planner.solvers.heuristic.interleaved_greedy`.
 
-Nothing is random, and all limits are counts.
+Nothing but the polish of interleaved plans is random, and all limits are counts.
 """
 
 from collections.abc import Mapping
@@ -19,6 +19,7 @@ from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.solvers.heuristic.candidates import Candidate, CandidateSearch
 from stagecut.planner.solvers.heuristic.interleaved_greedy import offer_interleaved
+from stagecut.planner.solvers.heuristic.interleaved_polish import InterleavedPolish
 from stagecut.planner.solvers.heuristic.local_search import move_layers, simulated_times
 from stagecut.planner.solvers.heuristic.polish import Polish
 from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
@@ -43,7 +44,9 @@ def solve(problem: Problem, search: Search) -> Result:
     return search.result("greedy", proves=False)
 
 
-def first_plans(problem: Problem, search: Search, floors_s: Mapping[Variant, float] | None = None) -> Polish:
+def first_plans(
+    problem: Problem, search: Search, floors_s: Mapping[Variant, float] | None = None
+) -> list[Polish | InterleavedPolish]:
     """Offer the best plan found; return what may still be tried.
 
     Where `floors_s` is stated, no plan of a variant takes less than its seconds there; variants that are not in it are
@@ -58,8 +61,8 @@ def first_plans(problem: Problem, search: Search, floors_s: Mapping[Variant, flo
         move_layers(search, candidate.sequence, candidate.stops, seconds)
     polish = Polish(candidates.tables, fastest)
     polish.improve_one(search)
-    offer_interleaved(search)
-    return polish
+    interleaved = offer_interleaved(search)
+    return [polish] if interleaved is None else [polish, interleaved]
 
 
 def _coarse(

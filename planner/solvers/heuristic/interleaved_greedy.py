@@ -3,36 +3,33 @@
 1. The shapes of all interleaved variants, the potentially fastest first, get chunks of equal work, or
    of equal weights if those do not fit; shapes that cannot beat the best plan so far are skipped.
 2. The most promising are improved by moves of layers, by the rows of the plan, smoothed so that
-   all slow device groups count and not just the slowest. The best of them is then improved by simulation.
+   all slow device groups count and not just the slowest.
+3. The fastest of them is improved by simulation; the others may follow later:
+   :mod:`stagecut.planner.solvers.heuristic.interleaved_polish`.
 
-Nothing is random, and all limits are counts.
+Limits are counts; the only random numbers are those of the last step, which depend on the seed.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.solvers.heuristic.local_search import BATCH, BATCH_ACTIONS
-from stagecut.planner.solvers.heuristic.moves import neighbouring_cuts
-from stagecut.planner.solvers.interleaved.costs import ChunkCosts, Cost
-from stagecut.planner.solvers.interleaved.linear_rows import row_forms
-from stagecut.planner.solvers.interleaved.shapes import Shape, floor_s, interleaved_plan, shapes_of
+from stagecut.planner.solvers.heuristic.interleaved_cuts import Cuts, near
+from stagecut.planner.solvers.heuristic.interleaved_polish import InterleavedPolish
+from stagecut.planner.solvers.interleaved.costs import Cost
+from stagecut.planner.solvers.interleaved.shapes import Shape, floor_s, shapes_of
 from stagecut.planner.solvers.search.search import Search
 
-# Half or twice each of these changed none of 8 plans, but for SHARPNESS = 16, which made one of them 0.2 % faster.
+# Half or twice each of these changed none of 8 plans.
 MOST_SHAPES = 300
 """Shapes tried, by their floors; without it, WORTH_REFINING and BATCH_ACTIONS: same plans, 80 % more time."""
 NUM_REFINED, WORTH_REFINING = 8, 1.3
 """Shapes improved at most, and their largest estimate relative to the smallest."""
 MOST_WORK = 2_000_000_000
 """Stages times rows of all neighbours evaluated in one descent, which bounds its seconds."""
-SHARPNESS = 64
-"""Order of the norm that serves as a smooth maximum."""
-MOST_SHIFTED = 8
-"""Layers by which a move shifts boundaries in total; bounds the neighbours of long pipelines."""
 LEAST_GAIN = 1e-5
 """Relative gain of a move that is worth taking; with 1e-4, one of 10 plans is 0.05 % slower."""
 
@@ -41,28 +38,28 @@ LEAST_GAIN = 1e-5
 class _Candidate:
     """A shape with its layers."""
 
-    shape: Shape
-    chunks: ChunkCosts
-    rows: Floats
-    """Rows as linear forms, shape (rows, S, costs)."""
+    cuts: Cuts
     stops: Ints
     """Shape (S,)."""
     seconds: float
     """The largest row."""
 
 
-def offer_interleaved(search: Search) -> None:
-    """Simulate good interleaved plans, if the job allows any."""
+def offer_interleaved(search: Search) -> InterleavedPolish | None:
+    """Simulate good interleaved plans, if the job allows any; return what may be improved further."""
     candidates = _candidates(search)
     limit_s = WORTH_REFINING * min((candidate.seconds for candidate in candidates), default=math.inf)
-    refined: list[_Candidate] = []
+    refined: list[tuple[Cuts, Ints, float]] = []
     for candidate in candidates[:NUM_REFINED]:
         if search.out_of_budget or candidate.seconds > limit_s:
             break
-        refined.append(_descended(search, candidate))
-        _simulate(search, refined[-1], refined[-1].stops[None])
-    if refined:
-        _polish(search, min(refined, key=lambda candidate: candidate.seconds))
+        stops = _descended(search, candidate)
+        refined.append((candidate.cuts, stops, float(candidate.cuts.simulated(search, stops[None])[0])))
+    if not refined:
+        return None
+    polish = InterleavedPolish(refined, search.options.seed)
+    polish.improve_one(search)
+    return polish
 
 
 def equal_share_stops(before: Floats, num_stages: int) -> Ints:
@@ -90,74 +87,30 @@ def _candidates(search: Search) -> list[_Candidate]:
         candidate = _candidate(search, shapes[index])
         if candidate is not None and candidate.seconds < search.best_s:
             found.append(candidate)
-            _simulate(search, candidate, candidate.stops[None])
+            candidate.cuts.simulated(search, candidate.stops[None])
     return sorted(found, key=lambda candidate: candidate.seconds)
 
 
 def _candidate(search: Search, shape: Shape) -> _Candidate | None:
     """Chunks of equal work, otherwise of equal weights; None if neither fits."""
-    costs = search.costs.of(shape.variant.share)
-    chunks = ChunkCosts(costs, shape)
-    shares = (chunks.prefix[0, [Cost.FORWARD, Cost.BACKWARD]].sum(axis=0), chunks.prefix[0, Cost.STATIC])
-    cuts = np.array([equal_share_stops(share, shape.num_stages) for share in shares])
-    fitting = cuts[chunks.settled(cuts)[1]]
+    cuts = Cuts.of(search.costs.of(shape.variant.share), shape)
+    prefix = cuts.chunks.prefix[0]
+    shares = (prefix[[Cost.FORWARD, Cost.BACKWARD]].sum(axis=0), prefix[Cost.STATIC])
+    even = np.array([equal_share_stops(share, shape.num_stages) for share in shares])
+    fitting = even[cuts.chunks.settled(even)[1]]
     if not len(fitting):
         return None
-    rows = row_forms(costs, shape, shared_only=False)
-    candidate = _Candidate(shape=shape, chunks=chunks, rows=rows, stops=fitting[0], seconds=math.inf)
-    return replace(candidate, seconds=float(_values(candidate, fitting[:1]).max()))
+    return _Candidate(cuts=cuts, stops=fitting[0], seconds=cuts.largest_row(fitting[0]))
 
 
-def _values(candidate: _Candidate, stops: Ints) -> Floats:
-    """All rows of each cut, infinite where it does not fit, shape (n, rows)."""
-    modes, fits = candidate.chunks.settled(stops)
-    costs = candidate.chunks.of_cuts(stops, modes)
-    values = np.tensordot(costs, candidate.rows, axes=((1, 2), (1, 2)))
-    return np.where(fits[:, None], values, np.inf)
-
-
-def _smooth(values: Floats) -> Floats:
-    """A smooth maximum of each row: above the largest value by the more, the more values are close to it."""
-    largest = values.max(axis=1, keepdims=True)
-    with np.errstate(invalid="ignore"):
-        shares = np.where(largest > 0, values / largest, 0.0)
-    smooth: Floats = largest[:, 0] * np.linalg.norm(shares, ord=SHARPNESS, axis=1)
-    return np.where(np.isfinite(largest[:, 0]), smooth, np.inf)
-
-
-def _descended(search: Search, candidate: _Candidate) -> _Candidate:
-    """Go to the neighbouring cut with the smallest smooth maximum until none is better."""
-    stops, least_s = candidate.stops, float(_smooth(_values(candidate, candidate.stops[None]))[0])
-    for _ in range(MOST_WORK // (len(_neighbours(stops)) * len(stops) * len(candidate.rows) + 1)):
-        cuts = _neighbours(stops)
-        smooth_s = _smooth(_values(candidate, cuts)) if len(cuts) else np.array([math.inf])
+def _descended(search: Search, candidate: _Candidate) -> Ints:
+    """Go to the neighbouring cut with the smallest smooth maximum until none is better; return the last one."""
+    cuts, stops = candidate.cuts, candidate.stops
+    least_s = float(cuts.smooth_rows(stops[None])[0])
+    for _ in range(MOST_WORK // (len(near(stops)) * len(stops) * len(cuts.rows) + 1)):
+        neighbours = near(stops)
+        smooth_s = cuts.smooth_rows(neighbours) if len(neighbours) else np.array([math.inf])
         if search.out_of_budget or not smooth_s.min() < least_s * (1 - LEAST_GAIN):
             break
-        stops, least_s = cuts[smooth_s.argmin()], float(smooth_s.min())
-    return replace(candidate, stops=stops, seconds=float(_values(candidate, stops[None]).max()))
-
-
-def _neighbours(stops: Ints) -> Ints:
-    cuts = neighbouring_cuts(stops)
-    near: Ints = cuts[np.abs(cuts - stops).sum(axis=1) <= MOST_SHIFTED]
-    return near
-
-
-def _polish(search: Search, candidate: _Candidate) -> None:
-    """Go to the fastest of the most promising neighbours while the simulated time falls."""
-    size = min(BATCH, BATCH_ACTIONS // (2 * candidate.shape.num_stages * candidate.shape.variant.num_microbatches))
-    if size == 0:
-        return
-    stops, seconds = candidate.stops, float(_simulate(search, candidate, candidate.stops[None])[0])
-    while len(cuts := _neighbours(stops)) and not search.out_of_budget:
-        cuts = cuts[np.argsort(_smooth(_values(candidate, cuts)), kind="stable")[:size]]
-        times_s = _simulate(search, candidate, cuts)
-        if times_s.min() >= seconds * (1 - LEAST_GAIN):
-            return
-        stops, seconds = cuts[times_s.argmin()], float(times_s.min())
-
-
-def _simulate(search: Search, candidate: _Candidate, cuts: Ints) -> Floats:
-    """Simulated iteration times of cuts, shape (n,); infinite where one does not fit."""
-    costs = search.costs.of(candidate.shape.variant.share)
-    return search.offer_possible([interleaved_plan(costs, candidate.shape, stops) for stops in cuts.tolist()])
+        stops, least_s = neighbours[smooth_s.argmin()], float(smooth_s.min())
+    return stops
