@@ -5,7 +5,9 @@ the last ones, the first chunk has got down to layer i and the second, which sta
 forwards and backwards before a stage are sums over the layers before it, so with the least transfers possible the busy,
 sync, fill and drain rows of a device group (:mod:`stagecut.planner.simulator.interleaved_bounds`) follow from one step
 of the walk, and so does the home row from the times known behind it. The largest row of a walk from (m, L) to (0, m) is
-least for a walk that bounds all cuts. Unlike a relaxation it does not divide layers.
+least for a walk that bounds all cuts. Unlike a relaxation it does not divide layers. A walk with a small row may have
+a late end or a busy link where another one has not, so each state keeps a few labels, none better than another one in
+every way.
 """
 
 import math
@@ -24,6 +26,8 @@ PARTS = (1.01, 1.03, 1.1, 1.3)
 """Limits to try first, relative to the work of the mean device group."""
 FEW_STEPS, MOST_STEPS = 1_000_000, 100_000_000
 """Choices of layers for a device group that are looked at, some ten million a second."""
+MOST_LABELS = 8
+"""Labels of a state; with more, those nearest to each other become one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,28 +152,48 @@ def _least_transfers(transfer_s: Floats) -> tuple[Floats, Floats]:
     return before_s, behind_s
 
 
+ROW, END, FIRST_FREE, FREE = range(4)
+"""Of a label: the least times of walks to a state, in seconds from the start of the iteration.
+
+ROW: the largest busy, sync, fill, drain or home row of the device groups so far; END: the end of the last backward of
+the first of them; FIRST_FREE: when its link has served the first all-reduces, from the last device group on it down to
+this one, minus infinity where the last gradient that leaves the link does not wait for them; FREE: when its link has
+served all the all-reduces of these.
+"""
+
+
 @compiled
 def _walk(of: _Tables, middle: int, limit_s: float, most_steps: int) -> tuple[float, Ints, int]:
     """The least largest row of the walks from (middle, L) to (0, middle) below a limit, their stops, and the steps."""
     size, last = of.num_groups, len(of.forward_s) - 1
     width = last - middle + 1
-    reached_s = np.full((size + 1, middle + 1, width), np.inf)
-    came_from = np.zeros((size + 1, middle + 1, width), dtype=np.int64)
-    times_s = np.full((size + 1, middle + 1, width, 3), np.inf)
-    reached_s[size, middle, -1] = times_s[size, middle, -1] = -np.inf
+    labels = np.empty((2, middle + 1, width, MOST_LABELS, 4))
+    num_labels = np.zeros((2, middle + 1, width), dtype=np.int64)
+    came_from = np.zeros((size + 1, middle + 1, width, MOST_LABELS), dtype=np.int32)
+    labels[size % 2, middle, -1, 0] = -np.inf
+    num_labels[size % 2, middle, -1] = 1
     num_steps = 0
     for group in range(size - 1, -1, -1):
         later = size - 1 - group  # Device groups after this one; each has a layer of both chunks.
+        behind, found = (group + 1) % 2, group % 2
+        num_labels[found] = 0
+        into = labels[found], num_labels[found], came_from[group]
         for stop in range(middle - later, group, -1):
             for stop2 in range(last - later, middle + group, -1):
-                if reached_s[group + 1, stop, stop2 - middle] < limit_s and num_steps <= most_steps:
-                    num_steps += _step(of, group, stop, stop2, middle, limit_s, reached_s, came_from, times_s)
+                at = stop, stop2 - middle
+                if num_labels[behind][at] > 0 and num_steps <= most_steps:
+                    reached = labels[behind][at][: num_labels[behind][at]]
+                    num_steps += _step(of, group, stop, stop2, middle, limit_s, reached, into)
     stops = np.zeros(2 * size, dtype=np.int64)
-    first, second = 0, 0
+    if num_labels[0, 0, 0] == 0:
+        return np.inf, stops, num_steps
+    best = np.argmin(labels[0, 0, 0, : num_labels[0, 0, 0], ROW])
+    first, second, label = 0, 0, best
     for group in range(size):
-        first, second = divmod(came_from[group, first, second], width)
+        stop, label = divmod(came_from[group, first, second, label], MOST_LABELS)
+        first, second = divmod(stop, width)
         stops[group], stops[size + group] = first, second + middle
-    return reached_s[0, 0, 0], stops, num_steps
+    return labels[0, 0, 0, best, ROW], stops, num_steps
 
 
 @compiled
@@ -180,13 +204,15 @@ def _step(
     stop2: int,
     middle: int,
     limit_s: float,
-    reached_s: Floats,
-    came_from: Ints,
-    times_s: Floats,
+    reached: Floats,
+    into: tuple[Floats, Ints, Ints],
 ) -> int:
-    """Try every choice of layers for one device group whose stages stop at these; returns how many."""
-    num_steps, width = 0, len(of.forward_s) - middle
-    so_far_s, times = reached_s[group + 1, stop, stop2 - middle], times_s[group + 1, stop, stop2 - middle]
+    """Try every choice of layers for one device group whose stages stop at these; returns how many.
+
+    `reached` are the labels there, shape (n, 4); `into` are those of the states in front, their numbers, and where each
+    came from.
+    """
+    num_steps, width, label = 0, len(of.forward_s) - middle, np.empty(4)
     work_s = of.work_s
     for start in range(stop - 1 if group else 0, group - 1, -1):
         # With the way to the first stage and home.
@@ -199,44 +225,45 @@ def _step(
             num_steps += 1
             if (work_s[start] + work_s[start2] - work_s[middle]) * (1 - PREFIX_SUM) > group * limit_s:
                 continue
-            if _with_group(of, group, 0, start, stop, start2, stop2, times).row_s >= limit_s:
+            own = _own(of, group, 0, start, stop, start2, stop2)
+            if own.row_s >= limit_s or not _any_below(own, reached, limit_s):
                 continue
             mode = _first_fitting(of, group, start, stop, start2, stop2)
             if mode < 0:
                 break  # More layers do not fit either.
-            after = _with_group(of, group, mode, start, stop, start2, stop2, times)
-            row_s = max(so_far_s, after.row_s)
-            if row_s >= limit_s:
-                continue
-            known = times_s[group, start, start2 - middle]
-            known[0] = min(known[0], after.end_s)
-            known[1] = min(known[1], after.first_free_s)
-            known[2] = min(known[2], after.free_s)
-            if row_s < reached_s[group, start, start2 - middle]:
-                reached_s[group, start, start2 - middle] = row_s
-                came_from[group, start, start2 - middle] = stop * width + stop2 - middle
+            if mode > 0:
+                own = _own(of, group, mode, start, stop, start2, stop2)
+            at = start, start2 - middle
+            for index in range(len(reached)):
+                _add_group(own, reached[index], label)
+                if label[ROW] < limit_s:
+                    origin = (stop * width + stop2 - middle) * MOST_LABELS + index
+                    into[1][at] = _keep(label, origin, into[0][at], into[2][at], into[1][at])
     return num_steps
 
 
-class _Reached(NamedTuple):
-    """The least times known once a device group has its layers, in seconds from the start of the iteration."""
+class _Own(NamedTuple):
+    """What a device group with its layers adds to a label, in seconds."""
 
     row_s: float
-    """The largest busy, sync, fill, drain or home row of the device group."""
+    """Its busy row by the way home of its second chunk."""
     end_s: float
-    """The end of its last backward."""
-    first_free_s: float
-    """When its link has served the first all-reduces, from the last device group on it down to this one; minus infinity
-    where the last gradient that leaves the link does not wait for them."""
-    free_s: float
-    """When its link has served all the all-reduces of these."""
+    """The end of its last backward, whatever comes behind it."""
+    gradient_s: float
+    """From the last backward of the device group behind it; minus infinity for the last one."""
+    leaves_link: bool
+    """Whether that gradient leaves a link on which the device groups behind do their all-reduces."""
+    home_s: float
+    """What follows its last backward."""
+    first_sync_s: float
+    sync_s: float
+    """Of its first all-reduce, and of all of them."""
+    queue: int
+    """See `_Tables.queues`."""
 
 
 @compiled
-def _with_group(
-    of: _Tables, group: int, mode: int, start: int, stop: int, start2: int, stop2: int, times: Floats
-) -> _Reached:
-    """From the least end, first free and free times over all walks to the device group behind."""
+def _own(of: _Tables, group: int, mode: int, start: int, stop: int, start2: int, stop2: int) -> _Own:
     size, second = of.num_groups, of.num_groups + group
     way_s, back_s = of.forward_s, of.backward_s
     before_s, behind_s = of.transfers_before_s, of.transfers_behind_s
@@ -252,24 +279,75 @@ def _with_group(
     trip2 = forth_s + back_s[-1] - back_s[start2] + behind_s[second, start2] + more2 - b2
     trip1 -= counts[0, 0] * f1 + counts[0, 1] * f2 + counts[0, 2] * b1 + counts[0, 3] * b2
     trip2 -= counts[1, 0] * f1 + counts[1, 1] * f2 + counts[1, 2] * b1 + counts[1, 3] * b2
-    end_s, first_free_s, free_s = max(arrive_s, trip1, trip2) + work_s, times[1], times[2]
-    if group < size - 1:
-        sent_s = times[0]
-        if (
-            of.queues[group + 1] == 0
-        ):  # The last gradient leaves the link of those behind, after their first all-reduces.
-            sent_s, first_free_s, free_s = max(sent_s, first_free_s), -np.inf, -np.inf
-        end_s = max(end_s, sent_s + of.transfer_s[group, stop] + b1)
-    first_s = of.sync_s[stop] - of.sync_s[start] + of.sync_offset_s
-    free_s = max(free_s, end_s) + first_s + of.sync_s[stop2] - of.sync_s[start2] + of.sync_offset_s
-    if of.queues[group] > 0:
-        first_free_s = max(first_free_s, end_s) + first_s if of.queues[group] > 1 else -np.inf
     tail_s = of.tail_s[stop] - of.tail_s[start] + of.tail_s[stop2] - of.tail_s[start2] + 2 * of.tail_offset_s
     first_tail_s = of.tail_s[1] + 2 * of.tail_offset_s  # of device group 0, with its first layer
     home_s = back_s[start] + before_s[group, start]
     home2_s = back_s[start2] + more1 + before_s[second, start2] - size * b1
-    row_s = max(end_s + max(home_s + first_tail_s, tail_s), arrive_s + work_s + home2_s + first_tail_s, free_s)
-    return _Reached(row_s, end_s, first_free_s, free_s)
+    first_sync_s = of.sync_s[stop] - of.sync_s[start] + of.sync_offset_s
+    return _Own(
+        row_s=arrive_s + work_s + home2_s + first_tail_s,
+        end_s=max(arrive_s, trip1, trip2) + work_s,
+        gradient_s=of.transfer_s[group, stop] + b1 if group < size - 1 else -np.inf,
+        leaves_link=group < size - 1 and of.queues[group + 1] == 0,
+        home_s=max(home_s + first_tail_s, tail_s),
+        first_sync_s=first_sync_s,
+        sync_s=first_sync_s + of.sync_s[stop2] - of.sync_s[start2] + of.sync_offset_s,
+        queue=of.queues[group],
+    )
+
+
+@compiled
+def _add_group(own: _Own, behind: Floats, label: Floats) -> None:
+    """Write the label of the walks that go on from `behind` with one more device group."""
+    sent_s, first_free_s, free_s = behind[END], behind[FIRST_FREE], behind[FREE]
+    if own.leaves_link:  # The last gradient goes there after the first all-reduces.
+        sent_s, first_free_s, free_s = max(sent_s, first_free_s), -np.inf, -np.inf
+    end_s = max(own.end_s, sent_s + own.gradient_s)
+    free_s = max(free_s, end_s) + own.sync_s
+    if own.queue > 0:
+        first_free_s = max(first_free_s, end_s) + own.first_sync_s if own.queue > 1 else -np.inf
+    label[ROW] = max(behind[ROW], own.row_s, end_s + own.home_s, free_s)
+    label[END], label[FIRST_FREE], label[FREE] = end_s, first_free_s, free_s
+
+
+@compiled
+def _any_below(own: _Own, reached: Floats, limit_s: float) -> bool:
+    """Whether a label that goes on with the device group stays below the limit."""
+    label = np.empty(4)
+    for index in range(len(reached)):
+        _add_group(own, reached[index], label)
+        if label[ROW] < limit_s:
+            return True
+    return False
+
+
+@compiled
+def _keep(label: Floats, origin: int, labels: Floats, origins: Ints, count: int) -> int:
+    """Add a label to those of its state unless one is as good in every way; returns how many there are then.
+
+    Where there is no room left, the nearest one and the new one become one, with the lesser of all their times: it
+    bounds the walks of both.
+    """
+    for other in range(count):
+        if (labels[other] <= label).all():
+            return count
+    if count == len(labels):
+        nearest, least_s = 0, np.inf
+        for other in range(count):
+            apart_s = 0.0
+            for of in range(4):
+                if labels[other, of] != label[of]:
+                    apart_s += abs(labels[other, of] - label[of])
+            if apart_s < least_s:
+                nearest, least_s = other, apart_s
+        label = np.minimum(label, labels[nearest])
+    kept = 0
+    for other in range(count):
+        if not (label <= labels[other]).all():
+            labels[kept], origins[kept] = labels[other], origins[other]
+            kept += 1
+    labels[kept], origins[kept] = label, origin
+    return kept + 1
 
 
 @compiled
