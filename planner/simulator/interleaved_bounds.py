@@ -55,8 +55,9 @@ def interleaved_rows(costs: PlanCosts, order: Interleaving) -> dict[str, Floats]
     reach_s = chains.forward_before.reshape(shape) + forward_s
     last_s = reach_s + np.maximum.accumulate((start_s + upto_s - reach_s).ravel()).reshape(shape)
     end_s = np.maximum(arrive_s + work_s, last_s + work_s - upto_s).max(axis=0)
-    last_backward_s = end_s - order.num_devices * (np.cumsum(backward_s, axis=0) - backward_s)
-    last_backward_s[0] = np.maximum(end_s, until_end_s.max(axis=0))
+    # The first backward of a later chunk precedes the last one of this chunk.
+    ends_s = np.maximum(end_s, np.maximum.accumulate(until_end_s[::-1], axis=0)[::-1])
+    last_backward_s = _less_rounds(ends_s, backward_s)
     return {
         "busy": arrive_s + work_s + home_s + tail_s[0],
         "sync": arrive_s + work_s + tail_s,

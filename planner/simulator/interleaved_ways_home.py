@@ -5,6 +5,8 @@ then is served in this order (docs/bounds.md): the all-reduce of the first stage
 that last gradient. The all-reduces of the further stages come at some time after the first one of their device group.
 """
 
+import numpy as np
+
 from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.ways_home import served
@@ -18,6 +20,10 @@ def earliest_end_s(costs: PlanCosts, last_backward_s: Floats) -> float:
             end_s[stage - 1], end_s[stage] + costs.transfer_s[stage - 1] + costs.backward_s[stage - 1]
         )
     shape = (costs.variant.chunks, num_devices)
+    # A round of backwards of each earlier chunk follows the last one of a chunk.
+    backward_s = costs.backward_s.reshape(shape)
+    rounds_s = num_devices * (np.cumsum(backward_s, axis=0) - backward_s)
+    end_s[:num_devices] = (end_s.reshape(shape) + rounds_s).max(axis=0)
     sync_s, update_s = costs.sync_s.reshape(shape), costs.update_s.reshape(shape).sum(axis=0)
     iteration_s, free_s = 0.0, dict[str, Floats]()
     for device in reversed(range(num_devices)):
