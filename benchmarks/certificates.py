@@ -1,8 +1,8 @@
 """How soon `milp` has a plan and a bound, and how far it closes the gap; options: `benchmarks/harness/driver.py`.
 
-Two sets of problems: large or contended ones chosen because they are hard (`HARD`), and random ones (`DRAWN`), which
-nobody chose. `--only "07: "` measures one of the latter, `--only gpt3` all with that in their name. Seconds are those
-of the search, without the start of the process.
+Three sets of problems: large or contended ones chosen because they are hard (`HARD`), some with choices that a job has
+to ask for (`ON_REQUEST`), and random ones (`DRAWN`), which nobody chose. `--only "07: "` measures one of the latter,
+`--only gpt3` all with that in their name. Seconds are those of the search, without the start of the process.
 """
 
 import math
@@ -12,7 +12,7 @@ from functools import partial
 from benchmarks.harness.driver import Driver, Jobs, Parts, Request, Tables
 from benchmarks.harness.measuring import Answer, Tree, answers_of
 from benchmarks.problems.drawn import DRAWN
-from benchmarks.problems.registry import HARD, SMOKE
+from benchmarks.problems.registry import HARD, ON_REQUEST, SMOKE
 from benchmarks.problems.specs import Spec
 from benchmarks.report.pages import BENCHMARKS_PAGE, markdown, percent, whole_seconds
 from stagecut.planner.core.numerics.tolerances import EQUAL_TIMES
@@ -22,12 +22,13 @@ SOLVER = "milp"
 MARKS_S = (3, 10, 60)
 """Seconds after which the gap is shown."""
 FIRST_BOUND_S = 3.0
+NAMES_ON_REQUEST = {spec.name for spec in ON_REQUEST}
 HEAD = ("problem", "first plan", "first bound", *(f"gap at {mark} s" for mark in MARKS_S), "gap", "seconds", "memory")
 
 
-def jobs(hard: Iterable[Spec], drawn: Mapping[str, Spec]) -> Jobs:
+def jobs(chosen: Iterable[Spec], drawn: Mapping[str, Spec]) -> Jobs:
     """One search for each problem; drawn ones by their number first."""
-    specs = {spec.name: spec for spec in hard} | {f"{number}: {spec.name}": spec for number, spec in drawn.items()}
+    specs = {spec.name: spec for spec in chosen} | {f"{number}: {spec.name}": spec for number, spec in drawn.items()}
     return {name: partial(measure, spec) for name, spec in specs.items()}
 
 
@@ -41,10 +42,12 @@ def tables(parts: Parts) -> Tables:
     """The problems one by one, and how many of the drawn ones are as wanted."""
     answers = {name: answers_of(part)[SOLVER] for name, part in parts.items()}
     drawn = {name: answer for name, answer in answers.items() if is_drawn(name)}
-    hard = {name: answer for name, answer in answers.items() if not is_drawn(name)}
+    asked = {name: answers[name] for name in answers if name in NAMES_ON_REQUEST}
+    hard = {name: answers[name] for name in answers if name not in drawn | asked}
     return {
         BENCHMARKS_PAGE: {
             "certificates": certificates_table(hard),
+            "certificates on request": certificates_table(asked),
             "drawn certificates": certificates_table(drawn),
             "certificates of drawn problems": summary(drawn),
         }
@@ -101,7 +104,11 @@ def _cells(answer: Answer) -> Sequence[str]:
 
 
 DRIVER = Driver(
-    name="certificates", jobs=jobs(HARD, DRAWN), quick_jobs=jobs(SMOKE, {}), tables=tables, complaint=complaint
+    name="certificates",
+    jobs=jobs((*HARD, *ON_REQUEST), DRAWN),
+    quick_jobs=jobs(SMOKE, {}),
+    tables=tables,
+    complaint=complaint,
 )
 
 if __name__ == "__main__":

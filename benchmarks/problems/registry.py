@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from benchmarks.problems.specs import Spec
+from benchmarks.problems.specs import ALL, Spec
 from stagecut.planner.core.schedule import Schedule
 
 ONLY_1F1B = (Schedule.ONE_F_ONE_B,)
@@ -196,6 +196,32 @@ HARD = tuple(
     )
 )
 """Hard to prove: many devices of unlike types, contended links, many variants; and two of `QUALITY` with less time."""
+
+ONLY_INTERLEAVED = (Schedule.INTERLEAVED,)
+ON_REQUEST = tuple(
+    replace(spec, solvers=("milp",), time_limit_s=60)
+    for spec in (
+        *(
+            Spec(model=model, cluster=cluster, global_batch=batch, schedules=ONLY_INTERLEAVED)
+            for model, cluster, batch in (
+                ("bert-large", "h100-8", 64),
+                ("gpt2-345m", "dgx-a100-16", 128),
+                ("resnet152", "mixed-server-8", 64),
+                ("gpt2-xl", "hetpipe-16", 64),
+                ("bert-large", "commodity-32", 128),
+                ("gpt2-1.3b", "commodity-32", 128),
+            )
+        ),
+        Spec(model="bert-large", cluster="commodity-32", global_batch=128, schedules=ALL),
+        Spec(model="resnet152", cluster="three-generations-64", global_batch=256, schedules=ALL),
+        Spec(model="vit-large", cluster="h100-8", global_batch=256, schedules=ALL, chunks=(2, 3)),
+        Spec(model="gpt3-175b", cluster="a100-v100-512", global_batch=1536, schedules=ALL),
+        Spec(model="gpt2-345m", cluster="dgx-a100-16", global_batch=128, slice=2),
+        Spec(model="bert-large", cluster="commodity-32", global_batch=128, slice=3),
+        Spec(model="gpt2-xl", cluster="hetpipe-16", global_batch=64, slice="auto"),
+    )
+)
+"""With choices that a job has to ask for: interleaved 1F1B, halved micro-batches."""
 
 SMOKE = (Spec(model="vgg16", cluster="cpu-2", global_batch=8, micro_batches=(1, 2), time_limit_s=20),)
 """Small enough for the test suite."""

@@ -7,13 +7,14 @@ from benchmarks.problems.generated_clusters import is_generated, pods
 from benchmarks.problems.whole_blocks import of_whole_blocks
 from stagecut.models import build_cluster, build_model
 from stagecut.planner.core.cluster import Cluster
-from stagecut.planner.core.job import Job, standard_optimizer
+from stagecut.planner.core.job import Job, SliceChoice, standard_optimizer
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 
 FREE = (Schedule.GPIPE, Schedule.ONE_F_ONE_B, Schedule.EAGER_ONE_F_ONE_B)
 """Schedules in which every stage has its own devices: the default of files and command line."""
+ALL = (*FREE, Schedule.INTERLEAVED)
 OURS = ("milp", "dp", "greedy")
 PUBLISHED = (
     *("autopipe", "autopipe-h", "pipedream", "dapple", "piper", "alpa", "hetpipe"),
@@ -42,6 +43,10 @@ class Spec:
     tensor_parallel: tuple[int, ...] | None = None
     pipelines: tuple[int, ...] | None = None
     schedules: tuple[Schedule, ...] = FREE
+    chunks: tuple[int, ...] = (2,)
+    """Stages of a device group under interleaved 1F1B."""
+    slice: SliceChoice = 0
+    """How many warm-up micro-batches are halved."""
     whole_blocks: bool = False
     """Whether layers are whole transformer blocks rather than their parts."""
     solvers: tuple[str, ...] = COMPARED
@@ -67,7 +72,11 @@ class Spec:
             if allowed is not None:
                 told.append(f"{letter} {_list(allowed)}")
         if self.schedules != FREE:
-            told.append(f"{_list(self.schedules)} only")
+            told.append("all schedules" if self.schedules == ALL else f"{_list(self.schedules)} only")
+        if self.chunks != (2,):
+            told.append(f"chunks {_list(self.chunks)}")
+        if self.slice != 0:
+            told.append(f"slice {self.slice}")
         if self.whole_blocks:
             told.append(WHOLE_BLOCKS)
         return tuple(told)
@@ -87,6 +96,8 @@ class Spec:
                 tensor_parallel=self.tensor_parallel,
                 pipelines=self.pipelines,
                 schedules=self.schedules,
+                chunks=self.chunks,
+                slice=self.slice,
             ),
         )
         return of_whole_blocks(problem) if self.whole_blocks else problem

@@ -5,6 +5,7 @@ import threading
 from dataclasses import replace
 
 from stagecut.planner.core.problem import Problem
+from stagecut.planner.core.result import Result, Status, relative_gap
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 
@@ -12,10 +13,36 @@ EVEN = "even"
 """Name of the solver."""
 
 
-def even_split_s(problem: Problem, *, time_limit_s: float, cancelled: threading.Event | None = None) -> float | None:
-    """Iteration time of equal layer counts on all devices; infinite where that does not fit, None if time ran out."""
+def even_split(problem: Problem, *, time_limit_s: float, cancelled: threading.Event | None = None) -> Result | None:
+    """The fastest even split, if any fits: equal layer counts on all devices; None if time ran out."""
     plain = replace(problem, job=replace(problem.job, sharding=None))
     even = run(plain, EVEN, SolveOptions(time_limit_s=time_limit_s), cancelled=cancelled)
-    if even.stopped_by is not None:
+    return None if even.stopped_by is not None else even
+
+
+def even_split_s(problem: Problem, *, time_limit_s: float) -> float | None:
+    """Its iteration time; infinite where it does not fit, None if time ran out."""
+    return seconds_of(even_split(problem, time_limit_s=time_limit_s))
+
+
+def seconds_of(even: Result | None) -> float | None:
+    """Iteration time of an even split; infinite where it does not fit, None if it is not known."""
+    if even is None:
         return None
     return math.inf if even.objective_s is None else even.objective_s
+
+
+def no_slower_than(even: Result | None, result: Result, *, gap: float) -> Result:
+    """The result of a search that proves bounds, with the even split in place of a slower plan.
+
+    A search whose time ended before its first steps, while they were compiled, may know only a slower one. `gap` is the
+    one that was wanted.
+    """
+    seconds = seconds_of(even)
+    if even is None or seconds is None or result.objective_s is None or result.bound_s is None:
+        return result
+    if seconds >= result.objective_s:
+        return result
+    reached = relative_gap(seconds, result.bound_s)
+    status = Status.OPTIMAL if reached is not None and reached <= gap else result.status
+    return replace(result, plan=even.plan, objective_s=seconds, status=status)

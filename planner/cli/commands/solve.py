@@ -6,7 +6,7 @@ import threading
 
 import click
 
-from stagecut.planner.analysis.even_split import EVEN, even_split_s
+from stagecut.planner.analysis.even_split import EVEN, even_split, no_slower_than, seconds_of
 from stagecut.planner.analysis.prediction import Played, plan_file_of, play
 from stagecut.planner.analysis.restriction import Unrestricted, without_framework
 from stagecut.planner.analysis.stated_options import option_values
@@ -100,10 +100,13 @@ def command(
                 ),
                 cancelled,
             )
+        even = _even_split_beside(problem, result, budget, cancelled)
+        even_s = seconds_of(even)
+        if problem.job.sharding is None:
+            result = no_slower_than(even, result, gap=options.gap)
         played = None if result.plan is None else play(problem, result.plan)
         provenance = provenance_of(problem, option_values(options, solver=name), seed=options.seed)
         plan_file = None if played is None else plan_file_of(played, result, provenance)
-        even_s = _even_split_s(problem, result, budget, cancelled)
         basis = time_basis(problem)
         note_long_iteration(problem, result.objective_s)
         sentence = verdict(result, even_split_s=even_s, basis=basis)
@@ -162,11 +165,13 @@ def _without_framework(
     return None if seconds <= 0 else without_framework(problem, options, seconds=seconds, cancelled=cancelled)
 
 
-def _even_split_s(problem: Problem, result: Result, budget: TimeBudget, cancelled: threading.Event) -> float | None:
-    """Iteration time of the even split, infinite where it does not fit; None if not compared, or no time was left."""
+def _even_split_beside(
+    problem: Problem, result: Result, budget: TimeBudget, cancelled: threading.Event
+) -> Result | None:
+    """The even split; None if a plan is not compared with it, or no time was left."""
     if result.plan is None or not problem.variants or not budget.compares or cancelled.is_set():
         return None
     seconds = budget.even_split_s(result.plan)
     if seconds <= 0:
         return None
-    return even_split_s(problem, time_limit_s=seconds, cancelled=cancelled)
+    return even_split(problem, time_limit_s=seconds, cancelled=cancelled)

@@ -115,7 +115,7 @@ def test_any_moment_leaves_a_legal_plan_or_none(plan, tiny, tmp_path, function, 
     [
         ("run_cancellable", "no plan yet", False),
         ("_record", "per iteration", True),
-        ("_even_split_s", "per iteration", True),
+        ("_even_split_beside", "per iteration", True),
     ],
 )
 def test_search_keeps_what_it_has(plan, tiny, tmp_path, function, words, written):
