@@ -76,10 +76,11 @@ def tables(parts: Parts) -> dict[str, str]:
 
 
 def sizes_table(answers: AnswersByJobs, variants: Mapping[str, int]) -> str:
-    """Arcs and other counts of all variants together, one column per spec."""
+    """Arcs and other counts of all variants together, one column per spec; what is zero in all of them is left out."""
     singles = [of[JOBS[0]] for of in answers.values()]
     rows = [["variants", *(str(variants[name]) for name in answers)]]
-    rows += [[row, *(f"{single.counts.get(name, 0):,}" for single in singles)] for row, name in SIZES]
+    counts = [(row, [single.counts.get(name, 0) for single in singles]) for row, name in SIZES]
+    rows += [[row, *(f"{count:,}" for count in own)] for row, own in counts if any(own)]
     rows.append(["gap proven", *(percent(single.gap) for single in singles)])
     return markdown(["", *answers], rows)
 
