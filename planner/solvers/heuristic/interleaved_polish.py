@@ -52,10 +52,13 @@ class InterleavedPolish:
         """Improve the fastest cut at once, a few descents."""
         track = min(self._tracks, key=lambda track: track.seconds)
         _descend(search, track)
-        for _ in range(AT_ONCE if track.seconds <= WORTH_A_KICK * search.best_s else 0):
+        for _ in range(AT_ONCE):
+            if track.seconds > WORTH_A_KICK * search.best_s or search.out_of_budget:
+                break
             self._go_on(search, track)
 
     def _go_on(self, search: Search, track: _Track) -> None:
+        """Go away from the fastest cut and downhill."""
         stops = track.stops
         for _ in range(NUM_KICKS):
             cuts = near(stops)
@@ -68,20 +71,24 @@ class InterleavedPolish:
 
 
 def _descend(search: Search, track: _Track) -> None:
-    """Go to faster neighbours, those with the smallest rows first, until none is found or the budget is spent."""
-    variant = track.cuts.shape.variant
-    actions = 2 * track.cuts.shape.num_stages * variant.num_microbatches
-    size, is_done = min(BATCH, BATCH_ACTIONS // actions), False
-    while not is_done and size:
-        cuts = near(track.stops)
-        cuts = cuts[np.argsort(track.cuts.smooth_rows(cuts), kind="stable")[: PATIENCE * size]]
-        is_done = True
-        for first in range(0, len(cuts), size):
-            batch = cuts[first : first + size]
-            if search.out_of_budget:
-                break
-            times_s = track.cuts.simulated(search, batch)
-            best = int(np.argmin(times_s))
-            if times_s[best] < track.seconds * (1 - LEAST_GAIN):
-                track.stops, track.seconds, is_done = batch[best], float(times_s[best]), False
-                break
+    """Go to faster neighbours until none is found or the budget is spent."""
+    shape = track.cuts.shape
+    size = min(BATCH, BATCH_ACTIONS // (2 * shape.num_stages * shape.variant.num_microbatches))
+    while size > 0 and _goes_down(search, track, size):
+        pass
+
+
+def _goes_down(search: Search, track: _Track, size: int) -> bool:
+    """Whether one of a few batches of neighbours, those with the smallest rows first, has a faster cut; go there."""
+    cuts = near(track.stops)
+    cuts = cuts[np.argsort(track.cuts.smooth_rows(cuts), kind="stable")[: PATIENCE * size]]
+    for first in range(0, len(cuts), size):
+        if search.out_of_budget:
+            break
+        batch = cuts[first : first + size]
+        times_s = track.cuts.simulated(search, batch)
+        best = int(np.argmin(times_s))
+        if times_s[best] < track.seconds * (1 - LEAST_GAIN):
+            track.stops, track.seconds = batch[best], float(times_s[best])
+            return True
+    return False
