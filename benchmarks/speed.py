@@ -43,10 +43,15 @@ def jobs(
 
 
 def tables(parts: Parts) -> Tables:
-    """Steps and formulations go to the page about the solver, the others to that about benchmarks."""
+    """Formulations go to the page about the solver, the others to that about benchmarks."""
     return {
-        SOLVER_PAGE: {**solver_steps.tables(parts), **contributions.tables(parts), **formulations.tables(parts)},
-        BENCHMARKS_PAGE: {**other_planners.tables(parts), **simulator_speed.tables(parts)},
+        SOLVER_PAGE: formulations.tables(parts),
+        BENCHMARKS_PAGE: {
+            **other_planners.tables(parts),
+            **simulator_speed.tables(parts),
+            **solver_steps.tables(parts),
+            **contributions.tables(parts),
+        },
     }
 
 
