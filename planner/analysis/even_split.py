@@ -4,8 +4,9 @@ import math
 import threading
 from dataclasses import replace
 
+from stagecut.planner.core.numerics.tolerances import EQUAL_TIMES
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.core.result import Result, Status, relative_gap
+from stagecut.planner.core.result import HistoryPoint, Result, Status
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 
@@ -33,16 +34,21 @@ def seconds_of(even: Result | None) -> float | None:
 
 
 def no_slower_than(even: Result | None, result: Result, *, gap: float) -> Result:
-    """The result of a search that proves bounds, with the even split in place of a slower plan.
+    """The result of a search that was stopped, with the even split in place of a slower plan.
 
-    A search whose time ended before its first steps, while they were compiled, may know only a slower one. `gap` is the
-    one that was wanted.
+    A search whose time ended before its first steps, while they were compiled, may know only a slower one. Results of
+    searches that ended by themselves or prove nothing stay as they are. `gap` is the one that was wanted.
     """
-    seconds = seconds_of(even)
-    if even is None or seconds is None or result.objective_s is None or result.bound_s is None:
+    seconds, slower_s, bound_s = seconds_of(even), result.objective_s, result.bound_s
+    if even is None or seconds is None or slower_s is None or bound_s is None or result.stopped_by is None:
         return result
-    if seconds >= result.objective_s:
+    if not bound_s <= seconds < slower_s:
         return result
-    reached = relative_gap(seconds, result.bound_s)
-    status = Status.OPTIMAL if reached is not None and reached <= gap else result.status
-    return replace(result, plan=even.plan, objective_s=seconds, status=status)
+    better = replace(
+        result,
+        plan=even.plan,
+        objective_s=seconds,
+        history=(*result.history, HistoryPoint(seconds=result.seconds, objective_s=seconds, bound_s=bound_s)),
+    )
+    is_closed = better.gap is not None and better.gap <= gap + EQUAL_TIMES
+    return replace(better, status=Status.OPTIMAL, stopped_by=None) if is_closed else better

@@ -4,7 +4,7 @@
    of equal weights if those do not fit; shapes that cannot beat the best plan so far are skipped.
 2. The most promising are improved by moves of layers, by the rows of the plan, smoothed so that
    all slow device groups count and not just the slowest.
-3. The fastest of them is improved by simulation; the others may follow later:
+3. Those near the best plan are improved by simulation, and further as long as there is time:
    :mod:`stagecut.planner.solvers.heuristic.interleaved_polish`.
 
 Limits are counts; the only random numbers are those of the last step, which depend on the seed.
@@ -25,7 +25,7 @@ from stagecut.planner.solvers.search.search import Search
 
 # Half or twice each of these changed none of 8 plans.
 MOST_SHAPES = 300
-"""Shapes tried, by their floors; without it, WORTH_REFINING and BATCH_ACTIONS: same plans, 80 % more time."""
+"""Shapes tried, by their floors; without it and WORTH_REFINING: same plans, 80 % more time."""
 NUM_REFINED, WORTH_REFINING = 8, 1.3
 """Shapes improved at most, and their largest estimate relative to the smallest."""
 MOST_WORK = 2_000_000_000
@@ -58,7 +58,7 @@ def offer_interleaved(search: Search) -> InterleavedPolish | None:
     if not refined:
         return None
     polish = InterleavedPolish(refined, search.options.seed)
-    polish.improve_one(search)
+    polish.improve(search)
     return polish
 
 

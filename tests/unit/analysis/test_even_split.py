@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from stagecut.planner.analysis.even_split import even_split, no_slower_than, seconds_of
-from stagecut.planner.core.result import Result, Status, StopCause
+from stagecut.planner.core.result import HistoryPoint, Result, Status, StopCause
 from tests.catalogue import CATALOGUE
 
 PROBLEM = CATALOGUE[0].problem
@@ -21,20 +21,33 @@ def found(times, **changes):
 
 
 def test_a_slower_plan_gives_way_to_the_even_split():
-    """The bound is that of the search."""
+    """The bound is that of the search, and its history ends with the plan shown."""
     slower = found(2.0, plan=None, bound_s=EVEN.objective_s / 2)
     result = no_slower_than(EVEN, slower, gap=0.01)
-    assert result == replace(slower, plan=EVEN.plan, objective_s=EVEN.objective_s)
+    last = HistoryPoint(seconds=1.0, objective_s=EVEN.objective_s, bound_s=EVEN.objective_s / 2)
+    assert result == replace(slower, plan=EVEN.plan, objective_s=EVEN.objective_s, history=(last,))
 
 
 def test_what_is_then_as_good_as_wanted_is_optimal():
+    """As if the search had reached that gap before its time ended."""
     slower = found(2.0, bound_s=0.9 * EVEN.objective_s)
-    assert [no_slower_than(EVEN, slower, gap=gap).status for gap in (0.09, 0.11)] == [Status.FEASIBLE, Status.OPTIMAL]
+    wide, close = (no_slower_than(EVEN, slower, gap=gap) for gap in (0.09, 0.1))
+    assert (wide.status, wide.stopped_by) == (Status.FEASIBLE, StopCause.TIME)
+    assert (close.status, close.stopped_by) == (Status.OPTIMAL, None)
 
 
-@pytest.mark.parametrize("result", [found(0.5), found(1.0), found(2.0, bound_s=None)])
+@pytest.mark.parametrize(
+    "result",
+    [
+        found(0.5),
+        found(1.0),
+        found(2.0, bound_s=None),
+        found(2.0, stopped_by=None),
+        found(2.0, bound_s=1.5 * EVEN.objective_s),
+    ],
+)
 def test_other_plans_stay(result):
-    """Faster ones, equal ones, and those of planners that prove nothing: they are shown as they are."""
+    """Faster and equal ones; planners that prove nothing; searches that ended; a bound that the split contradicts."""
     assert no_slower_than(EVEN, result, gap=0.01) is result
 
 
