@@ -32,7 +32,7 @@ from stagecut.planner.core.interleaving import Interleaving
 from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.chains import Chains, chains_of
-from stagecut.planner.simulator.interleaved_ways_home import earliest_end_s
+from stagecut.planner.simulator.interleaved_ways_home import earliest_end_s, rounds_s
 
 
 def interleaved_rows(costs: PlanCosts, order: Interleaving) -> dict[str, Floats]:
@@ -41,9 +41,9 @@ def interleaved_rows(costs: PlanCosts, order: Interleaving) -> dict[str, Floats]
     forward_s, backward_s = costs.forward_s.reshape(shape), costs.backward_s.reshape(shape)
     tail_s = chains.tail_s.reshape(shape).sum(axis=0)
     work_s = order.num_microbatches * (forward_s + backward_s).sum(axis=0)
-    arrivals_s = _less_rounds(chains.forward_before.reshape(shape), forward_s)
+    arrivals_s = chains.forward_before.reshape(shape) - rounds_s(forward_s)
     arrive_s = arrivals_s.max(axis=0)
-    home_s = _less_rounds(chains.backward_before.reshape(shape), backward_s).max(axis=0)
+    home_s = (chains.backward_before.reshape(shape) - rounds_s(backward_s)).max(axis=0)
     before_s = _work(order.before_first_backward, forward_s, backward_s)
     upto_s = _work(order.until_last_forward, forward_s, backward_s)
     return_s = chains.backward_before.reshape(shape) + backward_s
@@ -57,7 +57,7 @@ def interleaved_rows(costs: PlanCosts, order: Interleaving) -> dict[str, Floats]
     end_s = np.maximum(arrive_s + work_s, last_s + work_s - upto_s).max(axis=0)
     # The first backward of a later chunk precedes the last one of this chunk.
     ends_s = np.maximum(end_s, np.maximum.accumulate(until_end_s[::-1], axis=0)[::-1])
-    last_backward_s = _less_rounds(ends_s, backward_s)
+    last_backward_s = ends_s - rounds_s(backward_s)
     return {
         "busy": arrive_s + work_s + home_s + tail_s[0],
         "sync": arrive_s + work_s + tail_s,
@@ -68,13 +68,6 @@ def interleaved_rows(costs: PlanCosts, order: Interleaving) -> dict[str, Floats]
         "queue": _queues(costs, chains) + tail_s[0],
         "home": np.array([earliest_end_s(costs, last_backward_s.ravel())]),
     }
-
-
-def _less_rounds(way_s: Floats, work_s: Floats) -> Floats:
-    """The way to each stage, less one round of the earlier chunks on its device group, shape (v, D)."""
-    num_devices = work_s.shape[1]
-    less: Floats = way_s - num_devices * (np.cumsum(work_s, axis=0) - work_s)
-    return less
 
 
 def _work(counts: tuple[Ints, Ints], forward_s: Floats, backward_s: Floats) -> Floats:

@@ -21,9 +21,7 @@ def earliest_end_s(costs: PlanCosts, last_backward_s: Floats) -> float:
         )
     shape = (costs.variant.chunks, num_devices)
     # A round of backwards of each earlier chunk follows the last one of a chunk.
-    backward_s = costs.backward_s.reshape(shape)
-    rounds_s = num_devices * (np.cumsum(backward_s, axis=0) - backward_s)
-    end_s[:num_devices] = (end_s.reshape(shape) + rounds_s).max(axis=0)
+    end_s[:num_devices] = (end_s.reshape(shape) + rounds_s(costs.backward_s.reshape(shape))).max(axis=0)
     sync_s, update_s = costs.sync_s.reshape(shape), costs.update_s.reshape(shape).sum(axis=0)
     iteration_s, free_s = 0.0, dict[str, Floats]()
     for device in reversed(range(num_devices)):
@@ -43,3 +41,12 @@ def earliest_end_s(costs: PlanCosts, last_backward_s: Floats) -> float:
             left_s = costs.sync_s[users].sum() - sync_s[0, device]
             iteration_s = max(iteration_s, first_s + left_s + min(update_s[user % num_devices] for user in users))
     return iteration_s
+
+
+def rounds_s(work_s: Floats) -> Floats:
+    """One round, a micro-batch for every device group, of all earlier chunks on the device group of a stage.
+
+    Takes the seconds of a micro-batch on each stage; both have shape (v, D).
+    """
+    rounds: Floats = work_s.shape[1] * (np.cumsum(work_s, axis=0) - work_s)
+    return rounds

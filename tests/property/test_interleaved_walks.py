@@ -14,6 +14,7 @@ from stagecut.planner.solvers.interleaved.costs import ChunkCosts
 from stagecut.planner.solvers.interleaved.shapes import shapes_of
 from stagecut.planner.solvers.interleaved.two_chunks import best_walk
 from stagecut.planner.solvers.reference.brute_force import all_plans
+from tests.catalogue import INTERLEAVED
 from tests.property.strategies import problems
 
 ROUNDING = 1e-9
@@ -32,8 +33,9 @@ def least_rows(problem, costs):
 
 
 @settings(max_examples=60)
-@given(problems(max_layers=7, interleaved=True), st.sampled_from((math.inf, 1.5)))
-def test_no_cut_has_smaller_rows_than_the_best_walk_unless_they_reach_the_limit(problem, times):
+@given(problems(max_layers=7, interleaved=True), st.sampled_from((math.inf, 1.5)), st.sampled_from((1, 2, 16)))
+def test_no_cut_has_smaller_rows_than_the_best_walk_unless_they_reach_the_limit(problem, times, most_labels):
+    """Nor if labels are soon merged."""
     job = replace(problem.job, schedules=(Schedule.INTERLEAVED,), chunks=(2,))
     problem = replace(problem, job=job)
     costs = CostModel(problem)
@@ -44,6 +46,12 @@ def test_no_cut_has_smaller_rows_than_the_best_walk_unless_they_reach_the_limit(
         for shape in shapes_of(own, variant):
             least = least_s[variant, shape.placement, shape.num_groups]
             limit_s = math.inf if math.inf in (times, least) else times * least
-            walk = best_walk(ChunkCosts(own, shape), limit_s, stop=lambda: False)
+            walk = best_walk(ChunkCosts(own, shape), limit_s, stop=lambda: False, most_labels=most_labels)
             assert walk.bound_s <= least * (1 + ROUNDING)
             assert walk.stops is None or len(walk.stops) == shape.num_stages
+
+
+def test_walks_that_would_not_fit_into_memory_are_not_begun():
+    costs = CostModel(INTERLEAVED.problem)
+    shape = next(shapes_of(costs, INTERLEAVED.problem.variants[0]))
+    assert best_walk(ChunkCosts(costs, shape), math.inf, stop=lambda: False, most_labels=10**9) is None

@@ -2,12 +2,12 @@
 
 Device group d of D holds the stages d and D + d. Walk back over the device groups with both cuts at once: in front of
 the last ones, the first chunk has got down to layer i and the second, which starts at layer m, down to layer j. Sums of
-forwards and backwards before a stage are sums over the layers before it, so with the least transfers possible the busy,
-sync, fill and drain rows of a device group (:mod:`stagecut.planner.simulator.interleaved_bounds`) follow from one step
-of the walk, and so does the home row from the times known behind it. The largest row of a walk from (m, L) to (0, m) is
-least for a walk that bounds all cuts. Unlike a relaxation it does not divide layers. A walk with a small row may have
-a late end or a busy link where another one has not, so each state keeps a few labels, none better than another one in
-every way.
+forwards and backwards before a stage are sums over the layers before it, so with the least transfers possible the busy
+and sync rows of a device group (:mod:`stagecut.planner.simulator.interleaved_bounds`) follow from one step of the walk;
+its fill, drain and home rows follow from that and the times known behind it. The largest row of a walk from (m, L) to
+(0, m) is least for a walk that bounds all cuts. Unlike a relaxation it does not divide layers. A walk with a small row
+may have a late end or a busy link where another one has not, so each state keeps a few labels, none better than another
+one in every way.
 """
 
 import math
@@ -35,7 +35,9 @@ from stagecut.planner.solvers.search.options import StopCheck
 PARTS = (1.01, 1.03, 1.1, 1.3)
 """Limits to try first, relative to the work of the mean device group."""
 FEW_STEPS, MOST_STEPS = 1_000_000, 100_000_000
-"""Choices of layers for a device group that are looked at, some ten million a second."""
+"""Choices of layers for a device group, and labels that go on with one, looked at: some ten million a second."""
+MOST_ORIGINS = 50_000_000
+"""Where labels come from, four bytes each (memory)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +50,19 @@ class BestWalk:
     """Its cut, shape (S,); None if every walk reaches the limit."""
 
 
-def best_walk(chunks: ChunkCosts, limit_s: float, *, stop: StopCheck, most_steps: int = MOST_STEPS) -> BestWalk | None:
-    """The best walk below a limit; None if stopped, or if it takes too many steps."""
-    tables, num_groups = tables_of(chunks), chunks.shape.num_groups
+def best_walk(
+    chunks: ChunkCosts,
+    limit_s: float,
+    *,
+    stop: StopCheck,
+    most_steps: int = MOST_STEPS,
+    most_labels: int = MOST_LABELS,
+) -> BestWalk | None:
+    """The best walk below a limit; None if stopped, or if it takes too many steps or too much memory."""
+    num_groups = chunks.shape.num_groups
+    if num_groups * (chunks.num_layers // 2 + 1) ** 2 * most_labels > MOST_ORIGINS:
+        return None
+    tables = tables_of(chunks)
     work_s = tables.work_s
     middles = np.arange(num_groups, chunks.num_layers - num_groups + 1)
     # Even halves first: the better the best walk so far, the sooner others end.
@@ -63,7 +75,7 @@ def best_walk(chunks: ChunkCosts, limit_s: float, *, stop: StopCheck, most_steps
     for part in (*PARTS, math.inf):
         best_s, stops = min(most_s, part * mean_s) if mean_s > 0 else most_s, None
         for middle in middles.tolist():
-            seconds, found, num_steps = _walk(tables, middle, best_s, most_steps)
+            seconds, found, num_steps = _walk(tables, middle, best_s, most_steps, most_labels)
             most_steps -= num_steps
             if stop() or most_steps < 0:
                 return None
@@ -75,13 +87,13 @@ def best_walk(chunks: ChunkCosts, limit_s: float, *, stop: StopCheck, most_steps
 
 
 @compiled
-def _walk(of: Tables, middle: int, limit_s: float, most_steps: int) -> tuple[float, Ints, int]:
+def _walk(of: Tables, middle: int, limit_s: float, most_steps: int, most_labels: int) -> tuple[float, Ints, int]:
     """The least largest row of the walks from (middle, L) to (0, middle) below a limit, their stops, and the steps."""
     size, last = of.num_groups, len(of.forward_s) - 1
     width = last - middle + 1
-    labels = np.empty((2, middle + 1, width, MOST_LABELS, NUM_TIMES))
+    labels = np.empty((2, middle + 1, width, most_labels, NUM_TIMES))
     counts = np.zeros((2, middle + 1, width), dtype=np.int64)
-    origins = np.zeros((size, middle + 1, width, MOST_LABELS), dtype=np.int32)
+    origins = np.zeros((size, middle + 1, width, most_labels), dtype=np.int32)
     labels[size % 2, middle, -1, 0] = -np.inf
     counts[size % 2, middle, -1] = 1
     num_steps = 0
@@ -101,7 +113,7 @@ def _walk(of: Tables, middle: int, limit_s: float, most_steps: int) -> tuple[flo
     label = np.argmin(labels[0, 0, 0, : counts[0, 0, 0], ROW])
     row_s, first, second = labels[0, 0, 0, label, ROW], 0, 0
     for group in range(size):
-        state, label = divmod(origins[group, first, second, label], MOST_LABELS)
+        state, label = divmod(origins[group, first, second, label], most_labels)
         first, second = divmod(state, width)
         stops[group], stops[size + group] = first, second + middle
     return row_s, stops, num_steps
@@ -136,7 +148,10 @@ def _step(
             if (work_s[start] + work_s[start2] - work_s[middle]) * (1 - PREFIX_SUM) > group * limit_s:
                 continue
             own = own_times(of, group, 0, start, stop, start2, stop2)
-            if own.row_s >= limit_s or not any_below(own, reached, limit_s):
+            if own.row_s >= limit_s:
+                continue
+            num_steps += len(reached)
+            if not any_below(own, reached, limit_s):
                 continue
             mode = first_fitting(of, group, start, stop, start2, stop2)
             if mode < 0:
@@ -146,6 +161,6 @@ def _step(
             for index in range(len(reached)):
                 add_group(own, reached[index], label)
                 if label[ROW] < limit_s:
-                    origin = (stop * width + stop2 - middle) * MOST_LABELS + index
+                    origin = (stop * width + stop2 - middle) * front.labels.shape[2] + index
                     keep(front, start, start2 - middle, label, origin)
     return num_steps

@@ -26,7 +26,7 @@ class OwnTimes(NamedTuple):
     """What a device group with its layers adds to a label, in seconds."""
 
     row_s: float
-    """Its busy row by the way home of its second chunk."""
+    """Its busy row by the way home of its second chunk; that by the first one's needs what comes behind."""
     done_s: float
     """The end of its list, begun as soon as activations arrive."""
     first_s: float
@@ -35,7 +35,7 @@ class OwnTimes(NamedTuple):
     backward_s: float
     backward2_s: float
     between_s: float
-    """From the end of the first backward of its second stage to the start of that of the first one."""
+    """From the end of a backward of its second stage to the start of that of the same micro-batch on its first one."""
     left_s: float
     left2_s: float
     """Its list from these starts on."""
