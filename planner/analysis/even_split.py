@@ -7,7 +7,7 @@ from dataclasses import replace
 from stagecut.planner.core.numerics.tolerances import EQUAL_TIMES
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.result import HistoryPoint, Result, Status
-from stagecut.planner.solvers.registry import run
+from stagecut.planner.solvers.registry import PROVING, run
 from stagecut.planner.solvers.search.options import SolveOptions
 
 EVEN = "even"
@@ -39,16 +39,16 @@ def no_slower_than(even: Result | None, result: Result, *, gap: float) -> Result
     A search whose time ended before its first steps, while they were compiled, may know only a slower one. Results of
     searches that ended by themselves or prove nothing stay as they are. `gap` is the one that was wanted.
     """
-    seconds, slower_s, bound_s = seconds_of(even), result.objective_s, result.bound_s
-    if even is None or seconds is None or slower_s is None or bound_s is None or result.stopped_by is None:
+    seconds, slower_s = seconds_of(even), result.objective_s
+    if even is None or seconds is None or slower_s is None:
         return result
-    if not bound_s <= seconds < slower_s:
+    if result.stopped_by is None or result.solver not in PROVING or not (result.bound_s or 0.0) <= seconds < slower_s:
         return result
     better = replace(
         result,
         plan=even.plan,
         objective_s=seconds,
-        history=(*result.history, HistoryPoint(seconds=result.seconds, objective_s=seconds, bound_s=bound_s)),
+        history=(*result.history, HistoryPoint(seconds=result.seconds, objective_s=seconds, bound_s=result.bound_s)),
     )
     is_closed = better.gap is not None and better.gap <= gap + EQUAL_TIMES
     return replace(better, status=Status.OPTIMAL, stopped_by=None) if is_closed else better

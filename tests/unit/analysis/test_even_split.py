@@ -28,6 +28,11 @@ def test_a_slower_plan_gives_way_to_the_even_split():
     assert result == replace(slower, plan=EVEN.plan, objective_s=EVEN.objective_s, history=(last,))
 
 
+def test_a_search_without_a_bound_yet_gives_way_too():
+    result = no_slower_than(EVEN, found(2.0, bound_s=None), gap=0.01)
+    assert (result.objective_s, result.bound_s, result.status) == (EVEN.objective_s, None, Status.FEASIBLE)
+
+
 def test_what_is_then_as_good_as_wanted_is_optimal():
     """As if the search had reached that gap before its time ended."""
     slower = found(2.0, bound_s=0.9 * EVEN.objective_s)
@@ -41,7 +46,7 @@ def test_what_is_then_as_good_as_wanted_is_optimal():
     [
         found(0.5),
         found(1.0),
-        found(2.0, bound_s=None),
+        found(2.0, solver="pipedream", bound_s=None),
         found(2.0, stopped_by=None),
         found(2.0, bound_s=1.5 * EVEN.objective_s),
     ],
