@@ -12,7 +12,7 @@ from stagecut.planner.core.messages.errors import BadInputError
 from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.compilation import interleaved_graph, pipeline_graph, sublot_graph
-from stagecut.planner.simulator.event_loop import game_of, play, queues
+from stagecut.planner.simulator.event_loop import NO_DEADLINE, Deadline, game_of, play, queues
 from stagecut.planner.simulator.iteration_graph import IterationGraph, duration_table
 from stagecut.planner.simulator.routes import RouteNames, Routes, flow_routes, shared_routes
 
@@ -25,8 +25,13 @@ def iteration_times(costs: Sequence[PlanCosts]) -> Floats:
     times_s = np.empty(len(costs))
     for (graph, routes), members in groups.items():
         table_s = duration_table(graph, [costs[index] for index in members])
-        times_s[members] = play(game_of(graph), queues(routes, graph.num_flows), table_s, *_no_times(graph))
+        times_s[members] = times_on(graph, routes, table_s)
     return times_s
+
+
+def times_on(graph: IterationGraph, routes: Routes, table_s: Floats, deadline: Deadline = NO_DEADLINE) -> Floats:
+    """Iteration times of plans of one graph and the same shared links, see :func:`duration_table`; shape (plans,)."""
+    return play(game_of(graph), queues(routes, graph.num_flows), table_s, *_no_times(graph), deadline)
 
 
 def run(graph: IterationGraph, durations_s: Floats, *, routes: RouteNames | None = None) -> tuple[Floats, Floats]:
@@ -51,7 +56,7 @@ def run(graph: IterationGraph, durations_s: Floats, *, routes: RouteNames | None
     )
     plans = [_no_times(graph) for _ in range(durations_s.shape[1])]
     for plan, (starts_s, ends_s) in enumerate(plans):
-        play(game, links, np.ascontiguousarray(durations_s[:, plan])[None], starts_s, ends_s)
+        play(game, links, np.ascontiguousarray(durations_s[:, plan])[None], starts_s, ends_s, NO_DEADLINE)
         np.maximum(starts_s, np.maximum(*(ends_s[before] for before in graph.predecessors.T)), out=starts_s)
     starts, ends = zip(*plans, strict=True)
     return np.stack(starts, axis=1), np.stack(ends, axis=1)[:-1]

@@ -10,6 +10,7 @@ the request with the smallest (ready time, task number) is granted, and so on. R
 grants never decrease, so this is the order of readiness; task numbers break ties.
 """
 
+import math
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -54,6 +55,19 @@ class Queues(NamedTuple):
     """Those of flow f are link[first[f]] up to link[first[f + 1]]."""
 
 
+class Deadline(NamedTuple):
+    """When an iteration takes too long to be of interest."""
+
+    latest_s: float
+    """No plan is played further than it takes to see that it ends no sooner."""
+    left_s: Floats
+    """Least seconds of each device group, and of the messages on each shared link, if they never waited, and of what
+    follows; shape (plans, D + links)."""
+
+
+NO_DEADLINE = Deadline(math.inf, np.empty((0, 0)))
+
+
 @lru_cache(maxsize=256)
 def game_of(graph: IterationGraph) -> Game:
     """What the loop needs of a graph."""
@@ -84,66 +98,118 @@ def queues(routes: Routes, num_flows: int) -> Queues:
     return Queues(link=np.array([link for route in routes for link in route], dtype=np.int64), first=np.cumsum(lengths))
 
 
+class Room(NamedTuple):
+    """What changes while a plan is played; of D device groups and the shared links."""
+
+    now: Floats
+    """End of the latest task of each device group, shape (D,)."""
+    at: Ints
+    """Its next task, as number in `own`."""
+    waiting: Ints
+    """The message or all-reduce that it waits for."""
+    runnable: Ints
+    """Stack of the device groups whose wait is over."""
+    ready: Floats
+    """Heap of requests: when they are ready."""
+    request: Ints
+    """And their tasks."""
+    free: Floats
+    """End of the latest task on each link."""
+    left: Floats
+    """Least seconds from there to the end of the iteration, by device group, then by link."""
+
+
 @compiled
-def play(game: Game, queues: Queues, seconds: Floats, start: Floats, end: Floats) -> Floats:
-    """Iteration times of plans in which task t takes `seconds[plan, cell[t]]`, shape (plans,).
+def play(game: Game, queues: Queues, seconds: Floats, start: Floats, end: Floats, deadline: Deadline) -> Floats:
+    """Iteration times of plans in which task t takes `seconds[plan, cell[t]]`, shape (plans,); infinite if too late.
 
     Overwrites the start times of tasks that use a shared link, shape (n,), and the end times of all tasks, then a
     zero, shape (n + 1,), with those of one plan after another. The end of tasks of device groups that wait for each
     other forever is `UNKNOWN`.
     """
-    cell, awaited, flow, receiver, first_link = game.cell, game.awaited, game.flow, game.receiver, queues.first
-    first_message, own, num_groups = game.first_message, game.own, len(game.first_own) - 1
-    now, at = (
-        np.empty(num_groups),
-        np.empty_like(game.first_own),
-    )  # by device group: end of its latest task; the next one
-    waiting = np.empty_like(game.first_own)  # by device group: the message or all-reduce it is waiting for
-    runnable = np.empty_like(game.first_own)  # stack of the device groups whose wait is over
-    ready, request = np.empty(len(cell)), np.empty_like(cell)  # heap of requests
-    free = np.empty(len(queues.link))  # by link: end of the latest task
+    num_tasks, num_groups, num_links = len(game.cell), len(game.first_own) - 1, len(queues.link)
+    room = Room(
+        now=np.empty(num_groups),
+        at=np.empty(num_groups, np.int64),
+        waiting=np.empty(num_groups, np.int64),
+        runnable=np.empty(num_groups + 1, np.int64),
+        ready=np.empty(num_tasks),
+        request=np.empty(num_tasks, np.int64),
+        free=np.empty(num_links),
+        left=np.zeros(num_groups + num_links),
+    )
     times = np.empty(len(seconds))
     for plan in range(len(seconds)):
-        duration = seconds[plan]
-        end[:], free[:], now[:], waiting[:] = UNKNOWN, 0.0, 0.0, NONE
-        end[NONE], num_runnable, num_requests = 0.0, num_groups, 0
-        for group in range(num_groups):
-            runnable[group], at[group] = group, game.first_own[group]
-        while num_runnable > 0 or num_requests > 0:
-            # Whoever can run runs first: only then is the earliest request of all known.
-            if num_runnable > 0:
-                num_runnable -= 1
-                group = runnable[num_runnable]
-                time = now[group]
-                while at[group] < game.first_own[group + 1]:
-                    task = own[at[group]]
-                    need = awaited[task]
-                    if end[need] == UNKNOWN and (need != task or first_link[flow[task]] < first_link[flow[task] + 1]):
-                        waiting[group] = need
-                        if need == task:
-                            num_requests = _push(ready, request, num_requests, time, task)
-                        break
-                    time = max(time, end[need])
-                    if end[task] == UNKNOWN:
-                        time += duration[cell[task]]
-                        end[task] = time
-                    for message in range(first_message[task], first_message[task + 1]):
-                        if first_link[flow[message]] < first_link[flow[message] + 1]:
-                            num_requests = _push(ready, request, num_requests, time, message)
-                        else:
-                            end[message] = max(time, end[game.previous[message]]) + duration[cell[message]]
-                            num_runnable = _wake(waiting, runnable, num_runnable, receiver[message], message)
-                    at[group] += 1
-                now[group] = time
-            else:
-                task = request[0]
-                links = queues.link[first_link[flow[task]] : first_link[flow[task] + 1]]
-                start[task] = _occupy(free, links, ready[0], duration[cell[task]])
-                end[task] = start[task] + duration[cell[task]]
-                num_requests = _pop(ready, request, num_requests)
-                num_runnable = _wake(waiting, runnable, num_runnable, receiver[task], task)
-        times[plan] = now.max()  # device groups end with an optimizer step
+        if deadline.latest_s < np.inf:
+            room.left[: deadline.left_s.shape[1]] = deadline.left_s[plan]
+        times[plan] = _play_one(game, queues, seconds[plan], start, end, room, deadline.latest_s)
     return times
+
+
+@compiled
+def _play_one(
+    game: Game, queues: Queues, duration: Floats, start: Floats, end: Floats, room: Room, latest: float
+) -> float:
+    """Iteration time of one plan; infinite if it ends no sooner than the latest time.
+
+    Device groups and links do one task at a time, so they have at least their other tasks, and what follows, to come.
+    """
+    cell, awaited, flow, receiver, first_link = game.cell, game.awaited, game.flow, game.receiver, queues.first
+    first_message, own, num_groups = game.first_message, game.own, len(game.first_own) - 1
+    now, at, waiting, runnable, left = room.now, room.at, room.waiting, room.runnable, room.left
+    ready, request, free = room.ready, room.request, room.free
+    end[:], free[:], now[:], waiting[:] = UNKNOWN, 0.0, 0.0, NONE
+    end[NONE], num_runnable, num_requests, is_late = 0.0, num_groups, 0, False
+    for group in range(num_groups):
+        runnable[group], at[group] = group, game.first_own[group]
+    while not is_late and (num_runnable > 0 or num_requests > 0):
+        # Whoever can run runs first: only then is the earliest request of all known.
+        if num_runnable > 0:
+            num_runnable -= 1
+            group = runnable[num_runnable]
+            time, rest = now[group], left[group]
+            while at[group] < game.first_own[group + 1]:
+                task = own[at[group]]
+                need = awaited[task]
+                if end[need] == UNKNOWN and (need != task or first_link[flow[task]] < first_link[flow[task] + 1]):
+                    waiting[group] = need
+                    if need == task:
+                        num_requests = _push(ready, request, num_requests, time, task)
+                    break
+                time = max(time, end[need])
+                if end[task] == UNKNOWN:
+                    time += duration[cell[task]]
+                    end[task] = time
+                for message in range(first_message[task], first_message[task + 1]):
+                    if first_link[flow[message]] < first_link[flow[message] + 1]:
+                        num_requests = _push(ready, request, num_requests, time, message)
+                    else:
+                        end[message] = max(time, end[game.previous[message]]) + duration[cell[message]]
+                        num_runnable = _wake(waiting, runnable, num_runnable, receiver[message], message)
+                rest -= duration[cell[task]]
+                at[group] += 1
+            now[group], left[group] = time, rest
+            is_late = time + rest >= latest
+        else:
+            task = request[0]
+            links = queues.link[first_link[flow[task]] : first_link[flow[task] + 1]]
+            start[task] = _occupy(free, links, ready[0], duration[cell[task]])
+            end[task] = start[task] + duration[cell[task]]
+            num_requests = _pop(ready, request, num_requests)
+            num_runnable = _wake(waiting, runnable, num_runnable, receiver[task], task)
+            if latest < np.inf and task < first_message[-1]:
+                is_late = _are_late(left[num_groups:], links, duration[cell[task]], end[task], latest)
+    return np.inf if is_late else now.max()  # device groups end with an optimizer step
+
+
+@compiled
+def _are_late(left: Floats, links: Ints, seconds: float, time: float, latest: float) -> bool:
+    """Whether the other messages on any of these links end too late, after one of so many seconds that ends now."""
+    is_late = False
+    for link in links:
+        left[link] -= seconds
+        is_late |= time + left[link] >= latest
+    return is_late
 
 
 @compiled

@@ -107,12 +107,14 @@ class BackAndForth:
         set_latest(self._sweep, self._labels, self._latest, possible)
         self.leave_out(possible)
 
-    def paths(self, *, most_steps: int, most_paths: int) -> list[Ints] | None:
-        """Arcs of every path in time; None if that takes more steps, or more paths are found."""
-        nodes = self._sweep.nodes
-        paths = np.empty((most_paths, len(nodes.first)), dtype=np.int64)
+    def paths(self, *, most_steps: int, most_paths: int, most_arcs: int) -> Ints | None:
+        """Arcs of every path in time, `NONE` after the last one, shape (paths, `most_arcs`).
+
+        None if that takes more steps, or more paths are found.
+        """
+        paths = np.empty((most_paths, most_arcs), dtype=np.int64)
         count = set_paths(self._sweep, self._latest, most_steps, paths)
-        return None if count == NONE else [path[path != NONE] for path in paths[:count]]
+        return None if count == NONE else paths[:count].copy()
 
     def beam(self, width: int) -> list[Ints]:
         """Arcs of some paths in time, see :func:`beam_paths`."""

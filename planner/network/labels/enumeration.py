@@ -13,12 +13,16 @@ from stagecut.planner.network.labels.latest import in_time
 from stagecut.planner.network.labels.lengths import START, extend, set_terms
 from stagecut.planner.network.labels.sweep import Sweep
 
+STEPS_A_PATH = 40
+"""Arcs that may be tried for each path found, at half a microsecond each."""
+
 
 @compiled
 def set_paths(sweep: Sweep, latest: Floats, most_steps: int, paths: Ints) -> int:
     """Set the arcs of all paths in time, then `NONE`, shape (paths, arcs); how many, or `NONE` if that takes too long.
 
-    There are too many if there is no room for one, and it took too long if more than `most_steps` arcs were tried.
+    There are too many if there is no room for one, and it took too long if more than `most_steps` arcs were tried, and
+    `STEPS_A_PATH` for each path found.
     """
     arcs, nodes, depths = sweep.arcs, sweep.nodes, sweep.criteria.turns.depths
     most_arcs, sink = paths.shape[1], len(nodes.first) - 2
@@ -40,7 +44,7 @@ def set_paths(sweep: Sweep, latest: Floats, most_steps: int, paths: Ints) -> int
         if head == NONE:
             continue
         steps += 1
-        if steps > most_steps:
+        if steps > most_steps + STEPS_A_PATH * count:
             return NONE
         set_terms(sweep.criteria, arc, terms)
         after = lengths[length + 1]
@@ -60,3 +64,8 @@ def set_paths(sweep: Sweep, latest: Floats, most_steps: int, paths: Ints) -> int
         count += 1
         length -= 1
     return count
+
+
+def one_by_one(paths: Ints) -> list[Ints]:
+    """The arcs of each path, without those that stand for none."""
+    return [path[path != NONE] for path in paths]

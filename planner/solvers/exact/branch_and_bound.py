@@ -19,7 +19,9 @@ from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.numerics.tolerances import MIP_BOUND
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.network.labels.back_and_forth import Cheapest, Rival
+from stagecut.planner.network.labels.counted_nodes import NONE
 from stagecut.planner.network.labels.counted_paths import TooManyLabelsError
+from stagecut.planner.network.labels.enumeration import one_by_one
 from stagecut.planner.network.pruning import arc_prices, position_ranges
 from stagecut.planner.network.rows import Rows, build_rows
 from stagecut.planner.network.stage_network import StageNetwork, num_with_positions, with_depths, with_positions
@@ -28,7 +30,7 @@ from stagecut.planner.solvers.exact.agenda import Outcome, limit_of
 from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
 from stagecut.planner.solvers.exact.decision import Decision
 from stagecut.planner.solvers.exact.mip_rounds import ProgramPart
-from stagecut.planner.solvers.exact.path_trials import AT_ONCE, PathTrials, share_worth_trying
+from stagecut.planner.solvers.exact.path_trials import WORTH_IMPROVING, PathTrials, num_at_once, share_worth_trying
 from stagecut.planner.solvers.search.search import Search
 
 # Half or twice each of the next two changed no plan and no bound on vgg16 and resnet50 on mixed-server-8 and gpt2-345m
@@ -44,10 +46,9 @@ up to 200,000, 1 % after 54 s with this, and 5 and 1 % without any."""
 MANY_ARCS = 1_000_000
 """A network with positions is built once it has no more arcs than this, or all plans have one length."""
 
-MOST_PATHS, MOST_STEPS = 2_000, 50_000
-"""What is left is simulated, at a third of a millisecond a path, if there are no more paths, found in no more steps of
-half a microsecond than this. With half as many paths and a fifth of the steps resnet152 on 168 devices (drawn problem
-26) was open by 1.75 % after 60 s in place of 1.4 %; 5,000 paths made small problems slower."""
+MOST_PATHS, MOST_STEPS = 20_000, 50_000
+"""What is left is simulated, at some 40 microseconds a path, if there are no more paths, found in no more steps than
+this and some for each path found."""
 
 BEAM_WIDTH, MOST_OF_A_BEAM, WORTH_A_BEAM = 4, 20, 1_000_000
 """Where more is left, up to so many paths of a beam of this width are simulated, unless arcs take more labels further
@@ -79,8 +80,8 @@ class Left(NamedTuple):
     """The numbers that these arcs had before."""
     path: Ints
     """Arcs of a path over these; where counting hosts takes too much memory it may open too many."""
-    paths: list[Ints] | None
-    """Arcs of all paths below the limit, if these are few."""
+    paths: Ints | None
+    """Arcs of all paths below the limit, with `NONE` after the last one, if these are few."""
 
 
 class Node:
@@ -109,7 +110,7 @@ class Node:
         self._just_positioned = just_positioned  # whether the network was built with positions just now
         self._high_s = math.inf
         self._path: Ints | None = None
-        self._paths: list[Ints] | None = None  # all that are left, if these are few
+        self._paths: Ints | None = None  # all that are left, if these are few
         self._plan: Plan | None = None
         self._trials = PathTrials(trials)  # here and on the way here
         # Rows over the arcs left below the upper end, and the numbers of these arcs in `rows`.
@@ -131,7 +132,7 @@ class Node:
 
     def step(self, search: Search) -> Outcome:
         """Ask the labels once, and branch if that has little left to gain; or simulate what is left."""
-        return self._ask(search) if self._paths is None else self._all_tried(search, self._paths)
+        return self._ask(search) if self._paths is None else self._some_tried(search, self._paths)
 
     def _ask(self, search: Search) -> Outcome:
         self.bisect(search, limit_of(search))
@@ -139,7 +140,7 @@ class Node:
         if self.bound_s >= limit_s:
             return Outcome((), self.bound_s)
         if self._paths is not None:
-            return self._all_tried(search, self._paths) if len(self._paths) <= AT_ONCE else Outcome((self,))
+            return self._some_tried(search, self._paths)
         if not self.ready_to_branch(limit_s):
             return Outcome((self,))
         if self._suits_a_program(search):
@@ -152,10 +153,15 @@ class Node:
             return children[0].step(search)
         return Outcome(children, limit_s)
 
-    def _all_tried(self, search: Search, paths: list[Ints]) -> Outcome:
-        """Simulate the plans of all paths that are left."""
-        lasts = self._trials.several(search, self.rows.network, paths)
-        return Outcome((), limit_of(search)) if lasts else Outcome((self,))
+    def _some_tried(self, search: Search, paths: Ints) -> Outcome:
+        """Simulate the plans of some of the paths that are left."""
+        if len(paths) == 0:
+            return Outcome((), limit_of(search))
+        at_once = num_at_once(self.rows.network, paths[0])
+        some = one_by_one(paths[:at_once])
+        self._trials.several(search, self.rows.network, some, latest_s=limit_of(search))
+        self._paths = paths[at_once:]
+        return Outcome((self,)) if len(self._paths) else Outcome((), limit_of(search))
 
     def narrow(self, limit_s: float) -> bool:
         """Whether bisection has little left to gain compared with branching."""
@@ -299,10 +305,12 @@ class Node:
         if paths is None:
             self._try_beam(search, rows.network, decision, math.ceil(share * MOST_OF_A_BEAM))
         smaller, chosen = rows.network.restricted(found.possible)
-        path, *paths_left = (np.searchsorted(chosen, path) for path in (found.path, *(paths or ())))
-        return Left(rows.restricted(smaller, chosen), kept[chosen], path, None if paths is None else paths_left)
+        path = np.searchsorted(chosen, found.path)
+        if paths is not None:
+            paths = np.where(paths == NONE, NONE, np.searchsorted(chosen, paths))
+        return Left(rows.restricted(smaller, chosen), kept[chosen], path, paths)
 
-    def _few_paths(self, search: Search, decision: Decision, most_paths: int) -> list[Ints] | None:
+    def _few_paths(self, search: Search, decision: Decision, most_paths: int) -> Ints | None:
         """All paths that the labels leave, if these are soon found."""
         with search.step("enumeration"):
             return decision.paths_below(most_steps=MOST_STEPS, most_paths=most_paths)
@@ -311,7 +319,8 @@ class Node:
         """Simulate some of the paths that the labels leave."""
         if decision.num_extensions <= WORTH_A_BEAM:
             with search.step("beam"):
-                self._trials.several(search, network, decision.beam(BEAM_WIDTH)[:most_paths])
+                paths = decision.beam(BEAM_WIDTH)[:most_paths]
+                self._trials.several(search, network, paths, latest_s=WORTH_IMPROVING * search.best_s)
 
     def _fixed(self, search: Search, rows: Rows, limit_s: float) -> tuple[Rows, Ints]:
         with search.step("arc fixing"):

@@ -131,13 +131,15 @@ class Decision:
                 return found
             pareto = True
 
-    def paths_below(self, *, most_steps: int, most_paths: int) -> list[Ints] | None:
+    def paths_below(self, *, most_steps: int, most_paths: int) -> Ints | None:
         """All paths that the last question left; None if that takes more steps, or more paths are found.
 
-        No plan below the limit is among the others.
+        Their arcs have shape (paths, arcs), `NONE` after the last one. No plan below the limit is among the others.
         """
         assert self._ways is not None
-        return self._ways.paths(most_steps=most_steps, most_paths=most_paths)
+        # A transfer before each stage, and a layer in each of them.
+        most_arcs = 2 * self._rows.network.num_layers
+        return self._ways.paths(most_steps=most_steps, most_paths=most_paths, most_arcs=most_arcs)
 
     def beam(self, width: int) -> list[Ints]:
         """Some of the paths that the last question left; none if the beam finds none."""

@@ -1,7 +1,7 @@
 """Paths through a network tried as plans: simulated and, if they come close to the best plan, their layers moved."""
 
 import math
-from operator import itemgetter
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,14 +10,15 @@ from stagecut.planner.core.plan import Plan
 from stagecut.planner.network.arrangement import arrangement_of
 from stagecut.planner.network.decode import decode_path, decode_paths
 from stagecut.planner.network.stage_network import StageNetwork
+from stagecut.planner.solvers.exact.path_times import PathTimes, can_time
 from stagecut.planner.solvers.heuristic.local_search import improve
 from stagecut.planner.solvers.search.search import Search
 
 WORTH_IMPROVING = 1.03
 """Layers are moved in plans that are at most this many times slower than the best one. Half or twice the excess over 1
 changed no plan and no bound on vgg16 and resnet50 on mixed-server-8 and gpt2-345m on dgx-a100-16."""
-AT_ONCE = 100
-"""Paths simulated in one call, between looks at the budget."""
+TIMED_AT_ONCE, AT_ONCE = 2_000, 100
+"""Paths simulated in one step, from their arcs and as plans."""
 MANY_ACTIONS = 10_000
 """Fewer paths are worth trying where their plans have more actions than this, in proportion: a plan of llama3-70b on 96
 devices (drawn problem 30), with 1,024 micro-batches on 43 stages, takes 9 ms."""
@@ -40,24 +41,33 @@ class PathTrials:
                     _move_layers(search, network, plan, seconds)
         return self._plans[key]
 
-    def several(self, search: Search, network: StageNetwork, paths: list[Ints]) -> bool:
+    def several(self, search: Search, network: StageNetwork, paths: Sequence[Ints], *, latest_s: float) -> None:
         """Simulate the plans of paths, and move the layers of the fastest unless it was met before.
 
-        False if the budget does not last.
+        Plans that take longer than `latest_s` are of no interest.
         """
-        fastest: tuple[float, int, Plan | None] = (math.inf, 0, None)
-        for begin in range(0, len(paths), AT_ONCE):
-            if search.out_of_budget:
-                return False
-            plans = decode_paths(network, paths[begin : begin + AT_ONCE])
-            times_s = search.offer_possible(plans)
-            best = int(times_s.argmin())
-            fastest = min(fastest, (float(times_s[best]), begin + best, plans[best]), key=itemgetter(0))
-        seconds, number, plan = fastest
-        if plan is not None and (key := _key(network, paths[number])) not in self._plans:
+        if not paths:
+            return
+        if can_time(network):
+            with search.step("simulation"):
+                times_s = PathTimes(network).seconds(paths, latest_s)
+            search.count("plans simulated", len(paths))
+            fastest = int(times_s.argmin())
+            if math.isfinite(times_s[fastest]):
+                self.one(search, network, paths[fastest], moves_layers=True)
+            return
+        plans = decode_paths(network, paths)
+        times_s = search.offer_possible(plans)
+        fastest = int(times_s.argmin())
+        key, plan = _key(network, paths[fastest]), plans[fastest]
+        if plan is not None and key not in self._plans:
             self._plans[key] = plan
-            _move_layers(search, network, plan, seconds)
-        return True
+            _move_layers(search, network, plan, float(times_s[fastest]))
+
+
+def num_at_once(network: StageNetwork, path: Ints) -> int:
+    """How many paths are simulated in one step."""
+    return math.ceil(share_worth_trying(network, path) * (TIMED_AT_ONCE if can_time(network) else AT_ONCE))
 
 
 def share_worth_trying(network: StageNetwork, path: Ints) -> float:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.labels.back_and_forth import Rival
+from stagecut.planner.network.labels.enumeration import one_by_one
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import build_network, with_positions
 from stagecut.planner.simulator.bounds import bound_rows
@@ -33,7 +34,7 @@ def test_every_plan_below_the_limit_is_left(problem, seed):
         decision = Decision(build_rows(network), rival=rival)
         found = decision.path_below(limit_s * SLACK)
         assert found is not None
-        left = {tuple(path.tolist()) for path in decision.paths_below(most_steps=10**6, most_paths=500)}
+        left = {tuple(path.tolist()) for path in one_by_one(decision.paths_below(most_steps=10**6, most_paths=500))}
         for path, taken_s in zip(paths.values(), seconds, strict=True):
             if taken_s <= limit_s:
                 assert found.possible[path].all()
@@ -56,7 +57,7 @@ def test_what_is_left_is_every_path_in_time_once(problem, share):
     found = decision.path_below(limit_s)
     if found is None:
         return
-    left = [tuple(path.tolist()) for path in decision.paths_below(most_steps=10**6, most_paths=500)]
+    left = [tuple(path.tolist()) for path in one_by_one(decision.paths_below(most_steps=10**6, most_paths=500))]
     assert len(set(left)) == len(left)
     narrow, wide = ([tuple(path.tolist()) for path in decision.beam(width)] for width in (1, 500))
     assert set(narrow) | set(wide) <= set(left)
