@@ -30,7 +30,13 @@ from stagecut.planner.solvers.exact.agenda import Outcome, limit_of
 from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
 from stagecut.planner.solvers.exact.decision import Decision
 from stagecut.planner.solvers.exact.mip_rounds import ProgramPart
-from stagecut.planner.solvers.exact.path_trials import WORTH_IMPROVING, PathTrials, num_at_once, share_worth_trying
+from stagecut.planner.solvers.exact.path_trials import (
+    AT_ONCE,
+    WORTH_IMPROVING,
+    PathTrials,
+    num_at_once,
+    share_worth_trying,
+)
 from stagecut.planner.solvers.search.search import Search
 
 # Half or twice each of the next two changed no plan and no bound on vgg16 and resnet50 on mixed-server-8 and gpt2-345m
@@ -46,7 +52,7 @@ up to 200,000, 1 % after 54 s with this, and 5 and 1 % without any."""
 MANY_ARCS = 1_000_000
 """A network with positions is built once it has no more arcs than this, or all plans have one length."""
 
-MOST_PATHS, MOST_STEPS = 20_000, 50_000
+MOST_PATHS, MOST_STEPS = 10_000, 50_000
 """What is left is simulated, at some 40 microseconds a path, if there are no more paths, found in no more steps than
 this and some for each path found."""
 
@@ -65,9 +71,9 @@ WORTH_A_THREAD = 500
 
 
 class Counted(NamedTuple):
-    """The hosts of each class that labels counted, as many as there was room for, over so many arcs."""
+    """The classes whose hosts labels counted, as many as there was room for, over so many arcs."""
 
-    hosts: tuple[int, ...]
+    classes: tuple[bool, ...]
     num_arcs: int
 
 
@@ -140,7 +146,7 @@ class Node:
         if self.bound_s >= limit_s:
             return Outcome((), self.bound_s)
         if self._paths is not None:
-            return self._some_tried(search, self._paths)
+            return self._some_tried(search, self._paths) if len(self._paths) <= AT_ONCE else Outcome((self,))
         if not self.ready_to_branch(limit_s):
             return Outcome((self,))
         if self._suits_a_program(search):
@@ -328,19 +334,19 @@ class Node:
 
     def _ask_labels(self, search: Search, rows: Rows, limit_s: float) -> tuple[Decision, Cheapest | None]:
         num_arcs, before = len(rows.network.arcs), self._counted
-        hosts = before.hosts if before is not None and num_arcs > WORTH_COUNTING_ANEW * before.num_arcs else None
+        classes = before.classes if before is not None and num_arcs > WORTH_COUNTING_ANEW * before.num_arcs else None
         with search.step("labels"):
             decision = Decision(
                 rows,
                 stop=lambda: search.out_of_budget,
                 room_bytes=search.room_bytes,
-                hosts=hosts,
+                classes=classes,
                 rival=self._rival,
             )
             found = decision.path_below(limit_s)
         self._rival = decision.rival
-        if decision.counted_hosts != hosts:
-            self._counted = Counted(decision.counted_hosts, num_arcs)
+        if decision.counted_classes != classes:
+            self._counted = Counted(decision.counted_classes, num_arcs)
         return decision, found
 
     def _tightened(self, search: Search, rows: Rows, kept: Ints, limit_s: float) -> tuple[Rows, Ints]:
