@@ -108,13 +108,14 @@ class BackAndForth:
         self.leave_out(possible)
 
     def paths(self, *, most_steps: int, most_paths: int, most_arcs: int) -> Ints | None:
-        """Arcs of every path in time, `NONE` after the last one, shape (paths, `most_arcs`).
+        """Arcs of every path in time, `NONE` after the last one, shape (paths, arcs of the longest).
 
         None if that takes more steps, or more paths are found.
         """
         paths = np.empty((most_paths, most_arcs), dtype=np.int64)
         count = set_paths(self._sweep, self._latest, most_steps, paths)
-        return None if count == NONE else paths[:count].copy()
+        # Only what is in use is kept: there is room for a stage for each layer.
+        return None if count == NONE else paths[:count, (paths[:count] != NONE).any(axis=0)]
 
     def beam(self, width: int) -> list[Ints]:
         """Arcs of some paths in time, see :func:`beam_paths`."""

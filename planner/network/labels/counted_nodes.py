@@ -14,16 +14,12 @@ from stagecut.planner.network.labels.lengths import Criteria, lower_ways, turns_
 NONE = -1
 
 
-NO_CLASS, SEVERAL = -1, -2
-
-
 class Openings(NamedTuple):
     """How arcs open hosts. Count states number the vectors of hosts opened per class in mixed radix."""
 
     server_class: Ints
-    """The only class of which the arc opens hosts, `NO_CLASS` or `SEVERAL`; shape (A,)."""
-    hosts: NDArray[np.int32]
-    """Hosts of each class that the arc opens, shape (A, classes)."""
+    hosts: Ints
+    """Hosts that the arc opens, shape (A,)."""
     steps: Ints
     """By how much the arc moves the number of the count state, shape (A,)."""
     left: Ints
@@ -106,21 +102,9 @@ def counted_nodes(
 
 
 @inlined
-def has_hosts(openings: Openings, arc: int, state: int) -> bool:
-    """Whether as many hosts are left as an arc opens."""
-    server_class, are_enough = openings.server_class[arc], True
-    if server_class >= 0:
-        are_enough = openings.left[server_class, state] >= openings.hosts[arc, server_class]
-    elif server_class == SEVERAL:
-        for each in range(len(openings.left)):
-            are_enough &= openings.left[each, state] >= openings.hosts[arc, each]
-    return are_enough
-
-
-@inlined
 def after_arc(arcs: SortedArcs, openings: Openings, number: NDArray[np.int32], arc: int, state: int) -> int:
     """The counted node that an arc leads to, or `NONE`: it has too few hosts left, or is not there in time."""
-    if not has_hosts(openings, arc, state):
+    if openings.left[openings.server_class[arc], state] < openings.hosts[arc]:
         return NONE
     return int(number[arcs.head[arc], state + openings.steps[arc]]) - 1
 
@@ -136,12 +120,12 @@ def _reach(
         while node < arcs.tail[arc]:
             node += 1
             _settle(found, deadlines, reached, node)
-        head, step, length = arcs.head[arc], openings.steps[arc], criteria.round_trip[arc]
-        number = reached.number[head]
+        head, hosts, step, length = arcs.head[arc], openings.hosts[arc], openings.steps[arc], criteria.round_trip[arc]
+        left, number = openings.left[openings.server_class[arc]], reached.number[head]
         latest = min(criteria.round_trip_limits.alone[arc], deadlines.latest[head].max() - length)
         for here in range(reached.first[node], reached.first[node + 1]):
             before, state = reached.round_trip[here], reached.state[here]
-            if before > latest or not has_hosts(openings, arc, state):
+            if before > latest or left[state] < hosts:
                 continue
             after = number[state + step] - 1
             if after == NONE:
@@ -194,7 +178,7 @@ def _set_latest(arcs: SortedArcs, openings: Openings, criteria: Criteria, begin:
         alone = criteria.round_trip_limits.alone[arc] + slack
         with_way_on = criteria.round_trip_limits.with_way_on[arc] + slack
         for server_class in range(len(begin) - 1):
-            step = openings.hosts[arc, server_class]
+            step = openings.hosts[arc] if server_class == openings.server_class[arc] else 0
             for column in range(begin[server_class] + step, begin[server_class + 1]):
                 rest = length + on[head, column - step]
                 if rest < np.inf:

@@ -50,8 +50,8 @@ class Decision:
         Whether to give up.
     room_bytes
         What the labels may take.
-    classes
-        Of which hosts are counted at first; None: of all.
+    hosts
+        How many of each class are counted at first; None: all.
     rival
         Sets the windows of the first labels; None: there are none better than guessed.
 
@@ -67,7 +67,7 @@ class Decision:
         *,
         stop: StopCheck = lambda: False,
         room_bytes: float = math.inf,
-        classes: tuple[bool, ...] | None = None,
+        hosts: tuple[int, ...] | None = None,
         rival: Rival | None = None,
     ) -> None:
         self.rival = rival
@@ -78,7 +78,7 @@ class Decision:
         self._ways: BackAndForth | None = None
         self._exact = "drain" not in rows.costs_s
         self._bottleneck = rows.bottleneck
-        self._paths = CountedPaths(rows.network, room_bytes=room_bytes, may_relax=not self._exact, classes=classes)
+        self._paths = CountedPaths(rows.network, room_bytes=room_bytes, may_relax=not self._exact, hosts=hosts)
 
     def path_below(self, limit_s: float) -> Cheapest | None:
         """Such a path, with the arcs that plans below the limit may use; None if there is none.
@@ -181,9 +181,9 @@ class Decision:
         return low_s
 
     @property
-    def counted_classes(self) -> tuple[bool, ...]:
-        """Whether the hosts of each class were counted in the last question."""
-        return self._paths.counted_classes
+    def counted_hosts(self) -> tuple[int, ...]:
+        """How many of each class were counted in the last question, of some perhaps none."""
+        return self._paths.counted_hosts
 
     def bottleneck_of(self, path: Ints) -> float:
         """The largest term that a row of the path adds to the round trip."""

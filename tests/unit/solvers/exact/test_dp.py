@@ -57,11 +57,11 @@ def test_labels_too_many_for_memory_leave_a_bound(problem):
 class Cramped(Search):
     """A search with little memory left: enough for the network, but not for all labels."""
 
-    room_bytes = 30_000.0
+    room_bytes = 200_000.0
 
 
 def test_labels_that_memory_has_no_room_for_leave_a_bound():
-    """Up to 3 and, of nine stages, up to 9 hosts make 40 count states."""
+    """Up to 3 and up to 120 hosts make 484 count states."""
     servers = tuple(
         Server(name=name, count=count, islands=(Island(device_type=name, count=1),))
         for name, count in (("fast", 3), ("slow", 120))
