@@ -165,7 +165,8 @@ class Node:
         """Simulate the plans of some of the paths that are left."""
         if len(paths) == 0:
             return Outcome((), limit_of(search))
-        at_once = num_at_once(self.rows.network, paths[0])
+        (first,) = one_by_one(paths[:1])
+        at_once = num_at_once(self.rows.network, first)
         some = one_by_one(paths[:at_once])
         self._trials.several(search, self.rows.network, some, latest_s=limit_of(search))
         self._paths = paths[at_once:]

@@ -112,7 +112,8 @@ def test_no_option_that_a_solver_reads_is_said_to_have_no_effect(solver):
 def test_nor_is_any_that_milp_reads_for_a_program(monkeypatch):
     """Every node with one number of stages is given to a program."""
     monkeypatch.setattr(branch_and_bound, "PROGRAM_ARCS", math.inf)
-    monkeypatch.setattr(branch_and_bound, "MOST_PATHS", 0)
+    for most in ("MOST_PATHS", "MOST_TIMED_PATHS"):
+        monkeypatch.setattr(branch_and_bound, most, 0)
     job = Job(global_batch=32, optimizer=standard_optimizer("adamw", Precision.FP16))
     problem = Problem(model=build_model("resnet50"), cluster=build_cluster("mixed-server-8"), job=job)
     result, misnamed = _watched(problem, "milp")
