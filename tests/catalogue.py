@@ -1,6 +1,6 @@
 """Problems whose optimum is derived by hand; every solver is run on them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stagecut.planner.core.cluster import UNLIMITED, Cluster, DeviceType, Island, Link, Server
 from stagecut.planner.core.job import Job, Optimizer, Recompute
@@ -66,6 +66,21 @@ def job(num_microbatches, *, micro_batch=1, schedule=Schedule.ONE_F_ONE_B, **cho
     return Job(
         global_batch=num_microbatches * micro_batch, micro_batches=(micro_batch,), schedules=(schedule,), **choices
     )
+
+
+def with_links(problem, *, bandwidth_bytes_per_s):
+    """The problem with every link that fast, and every fabric shared."""
+    link = Link(bandwidth_bytes_per_s=bandwidth_bytes_per_s)
+    servers = tuple(
+        replace(
+            server,
+            nic=link,
+            bridge=link,
+            islands=tuple(replace(island, fabric=link, shared=True) for island in server.islands),
+        )
+        for server in problem.cluster.servers
+    )
+    return replace(problem, cluster=replace(problem.cluster, servers=servers))
 
 
 def fast_and_slow():

@@ -1,7 +1,7 @@
 """Messages that share links, along the paths of a network."""
 
 import itertools
-from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from hypothesis import given, settings
@@ -14,7 +14,7 @@ from stagecut.planner.network.link_loads import START, arc_loads, load_row, load
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import build_network, with_positions
 from stagecut.planner.simulator.bounds import bound_rows
-from tests.catalogue import chain, job, kinds
+from tests.catalogue import chain, job, kinds, with_links
 from tests.network_paths import paths_by_plan, positioned_network
 from tests.property.strategies import problems
 
@@ -33,23 +33,8 @@ def load_rows(rows, path):
         before = Lengths(home, before.forward + rows.forward[arc], queue_after(rows.queues, arc, before))
 
 
-def slowly_linked(problem):
-    """Every link is slow, and every fabric shared."""
-    slow = Link(bandwidth_bytes_per_s=2.0)
-    servers = tuple(
-        replace(
-            server,
-            nic=slow,
-            bridge=slow,
-            islands=tuple(replace(island, fabric=slow, shared=True) for island in server.islands),
-        )
-        for server in problem.cluster.servers
-    )
-    return replace(problem, cluster=replace(problem.cluster, servers=servers))
-
-
 @settings(max_examples=60)
-@given(problems(max_layers=4, max_devices=4, max_micro_batches=4).map(slowly_linked))
+@given(problems(max_layers=4, max_devices=4, max_micro_batches=4).map(partial(with_links, bandwidth_bytes_per_s=2.0)))
 def test_no_path_says_more_than_the_loads_of_its_plan(problem):
     """This holds for every variant, with positions and without."""
     costs = CostModel(problem)

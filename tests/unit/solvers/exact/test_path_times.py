@@ -2,18 +2,18 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from stagecut.planner.core.cluster import Link
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.decode import decode_paths
 from stagecut.planner.network.stage_network import build_network, with_positions
 from stagecut.planner.simulator.engine import iteration_times
 from stagecut.planner.solvers.exact.path_times import PathTimes, can_time
-from tests.catalogue import fast_and_slow
+from tests.catalogue import fast_and_slow, with_links
 from tests.network_paths import all_paths, coarse_network, positioned_network
 from tests.property.strategies import problems
 
@@ -21,28 +21,11 @@ ROUNDING = 1e-12
 MOST_PATHS = 200
 
 
-def links_like(speed):
-    """Makes every link of a problem that fast, and shares every fabric."""
-    link = Link(bandwidth_bytes_per_s=speed)
-
-    def changed(problem):
-        servers = (
-            replace(
-                server,
-                nic=link,
-                bridge=link,
-                islands=tuple(replace(island, fabric=link, shared=True) for island in server.islands),
-            )
-            for server in problem.cluster.servers
-        )
-        return replace(problem, cluster=replace(problem.cluster, servers=tuple(servers)))
-
-    return changed
-
-
 small = problems(max_layers=5, max_devices=6, max_micro_batches=6)
 """With several classes, islands and pipelines, and recomputation."""
-contended = st.sampled_from((1.0, 5.0, 50.0)).flatmap(lambda speed: small.map(links_like(speed)))
+contended = st.sampled_from((1.0, 5.0, 50.0)).flatmap(
+    lambda speed: small.map(partial(with_links, bandwidth_bytes_per_s=speed))
+)
 
 
 @settings(max_examples=150)
