@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.numerics.compiled import compiled, inlined
+from stagecut.planner.network.graph import SortedArcs
 from stagecut.planner.network.labels.beam import beam_paths
-from stagecut.planner.network.labels.counted_nodes import NONE, CountedNodes, after_arc
+from stagecut.planner.network.labels.counted_nodes import NONE, CountedNodes, Openings, after_arc
 from stagecut.planner.network.labels.enumeration import set_paths
 from stagecut.planner.network.labels.latest import in_time, set_latest
 from stagecut.planner.network.labels.lengths import (
@@ -16,6 +17,7 @@ from stagecut.planner.network.labels.lengths import (
     NUM_SHARED,
     ROUND_TRIP,
     START,
+    TERMS,
     Criteria,
     chosen_by,
     extend,
@@ -59,13 +61,16 @@ class BackAndForth:
 
     Parameters
     ----------
-    sweep
-        The arcs that may be used at first. Ways on from counted nodes are lengthened in place.
+    arcs, openings
+        The arcs that may be used at first, and the hosts that they open.
+    nodes
+        Their ways on are lengthened in place.
     """
 
-    def __init__(self, sweep: Sweep) -> None:
-        self._sweep, self._labels = sweep, no_labels(sweep)
-        self._latest = np.full((len(sweep.nodes.state), NUM_LIMITED), np.inf)
+    def __init__(self, arcs: SortedArcs, openings: Openings, criteria: Criteria, nodes: CountedNodes) -> None:
+        self._sweep = sweep = Sweep(arcs, openings, criteria, nodes, np.empty(0), np.zeros(1, TERMS))
+        self._labels = no_labels(sweep)
+        self._latest = np.full((len(nodes.state), NUM_LIMITED), np.inf)
         self.num_extensions = 0
         """How many labels arcs took further in the last sweep from the source."""
 
@@ -73,21 +78,19 @@ class BackAndForth:
     def _no_arcs(self) -> Bools:
         return np.zeros(len(self._sweep.arcs.tail), dtype=bool)
 
-    def follow(self, rival: Rival) -> None:
-        """Have the next labels follow windows that show best how late paths like this one are."""
-        self._sweep = self._sweep._replace(thetas=thetas_of(self._sweep.criteria, self._sweep.nodes, rival))
-
     def leave_out(self, usable: Bools) -> None:
         """Leave out all arcs but these, shape (A,)."""
         arcs = self._sweep.arcs
         self._sweep = self._sweep._replace(arcs=arcs._replace(order=arcs.order[usable[arcs.order]]))
 
-    def from_source(self) -> Cheapest | None:
+    def from_source(self, rival: Rival | None = None) -> Cheapest | None:
         """The path that is short by :func:`chosen_by`, from new labels; None if no path is left.
 
-        Where the lengths of a label stem from different paths, the path found may be late for some arc; the least
-        lengths are still lower bounds.
+        Labels follow windows that show best how late paths like the rival are; any will do. Where the lengths of a
+        label stem from different paths, the path found may be late for some arc; the least lengths are still lower
+        bounds.
         """
+        self._sweep = self._sweep._replace(thetas=thetas_of(self._sweep.criteria, self._sweep.nodes, rival))
         labels, possible = self._labels, self._no_arcs
         labels.arc[:] = NONE
         self.num_extensions = _set_labels(self._sweep, labels, self._latest, possible)

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from stagecut.planner.core.numerics.arrays import Bools
-from stagecut.planner.network.labels.back_and_forth import BackAndForth, Cheapest, Rival, thetas_of
+from stagecut.planner.network.labels.back_and_forth import BackAndForth, Cheapest
 from stagecut.planner.network.labels.counted_nodes import Openings, counted_nodes
-from stagecut.planner.network.labels.lengths import NUM_LIMITED, START, TERMS, Criteria
-from stagecut.planner.network.labels.sweep import Sweep
+from stagecut.planner.network.labels.lengths import NUM_LIMITED, START, Criteria
 from stagecut.planner.network.stage_network import StageNetwork
 
 MAX_STATES, MAX_LABELS = 100_000_000, 2_000_000
@@ -87,10 +86,8 @@ class CountedPaths:
                 return tuple(0 if server_class == spare else count for server_class, count in enumerate(hosts))
         raise TooManyLabelsError
 
-    def between(self, criteria: Criteria, usable: Bools, *, rival: Rival | None = None) -> BackAndForth | None:
+    def between(self, criteria: Criteria, usable: Bools) -> BackAndForth | None:
         """The ways from source to sink over usable arcs, each taken in time; None if there are none.
-
-        The first labels follow the windows of a rival; any will do.
 
         Raises
         ------
@@ -104,8 +101,7 @@ class CountedPaths:
             self._count(self._fewer(self.counted_hosts))
         if not nodes.has_source:
             return None
-        thetas = thetas_of(criteria, nodes, rival)
-        return BackAndForth(Sweep(arcs, self._openings, criteria, nodes, thetas, np.zeros(1, TERMS)))
+        return BackAndForth(arcs, self._openings, criteria, nodes)
 
     def cheapest(self, criteria: Criteria, usable: Bools) -> Cheapest | None:
         """What one sweep from the source finds; None if there is no path. Errors as above."""

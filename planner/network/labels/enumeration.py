@@ -10,7 +10,8 @@ from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.numerics.compiled import compiled
 from stagecut.planner.network.labels.counted_nodes import NONE, after_arc
 from stagecut.planner.network.labels.latest import in_time
-from stagecut.planner.network.labels.lengths import START, extend, set_terms
+from stagecut.planner.network.labels.lengths import START, set_terms
+from stagecut.planner.network.labels.path_loops import extend_path, is_path_in_time, no_stages, set_stage
 from stagecut.planner.network.labels.sweep import Sweep
 
 STEPS_A_PATH = 40
@@ -27,7 +28,7 @@ def set_paths(sweep: Sweep, latest: Floats, most_steps: int, paths: Ints) -> int
     arcs, nodes, depths = sweep.arcs, sweep.nodes, sweep.criteria.turns.depths
     most_arcs, sink = paths.shape[1], len(nodes.first) - 2
     leaving = np.searchsorted(arcs.tail[arcs.order], np.arange(sink + 2))
-    lengths, ways = np.empty((most_arcs + 1, len(START))), nodes.ways_on[0].copy()
+    lengths, ways, stages = np.empty((most_arcs + 1, len(START))), nodes.ways_on[0].copy(), no_stages(most_arcs)
     terms = sweep.terms[0]
     for which in range(len(START)):
         lengths[0, which] = START[which]
@@ -47,21 +48,23 @@ def set_paths(sweep: Sweep, latest: Floats, most_steps: int, paths: Ints) -> int
         if steps > most_steps + STEPS_A_PATH * count:
             return NONE
         set_terms(sweep.criteria, arc, terms)
-        after = lengths[length + 1]
-        if not extend(terms, lengths[length], nodes.ways_on[head], depths, sweep.thetas, ways, after):
+        before, after, way_on, stage = lengths[length], lengths[length + 1], nodes.ways_on[head], length // 2
+        taken = extend_path(terms, before, way_on, depths, sweep.thetas, ways, stages, stage, after)
+        if not taken or not in_time(after, latest[head]):
             continue
-        if not in_time(after, latest[head]):
-            continue
+        if terms.is_stage:
+            set_stage(stages, stage, terms, way_on[0], ways, depths, before, after)
         path[length] = arc
         length += 1
         if arcs.head[arc] < sink:
             here[length], node[length], turn[length] = head, arcs.head[arc], leaving[arcs.head[arc]]
             continue
-        if count == len(paths):
-            return NONE
-        for which in range(most_arcs):
-            paths[count, which] = path[which] if which < length else NONE
-        count += 1
+        if is_path_in_time(sweep, path[:length], lengths, ways, stages):
+            if count == len(paths):
+                return NONE
+            for which in range(most_arcs):
+                paths[count, which] = path[which] if which < length else NONE
+            count += 1
         length -= 1
     return count
 

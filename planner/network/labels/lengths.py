@@ -317,9 +317,10 @@ def extend(
         loop = max(loop, turned + terms.loop)
         work, own_theta = terms.slow_forward + terms.slow_backward, thetas[terms.largest_depth]
         gain += work - terms.depth_step * thetas[begun]
-        if gain >= 0:
-            num_loops = (terms.num_microbatches - begun - 1) // max(1, begun - terms.least_depth + 1)
-            loop = max(loop, base + left + num_loops * gain)
+        # Loops that win nothing are at most as many as those of two stages.
+        first_depth = begun if gain >= 0 else terms.least_depth + terms.depth_step
+        num_loops = (terms.num_microbatches - first_depth - 1) // max(1, first_depth - terms.least_depth + 1)
+        loop = max(loop, base + left + num_loops * gain)
         left, own = min(left, gain), work - own_theta
         ahead = turned - terms.first_tail + (terms.num_microbatches - terms.largest_depth - 1) * own_theta
         ahead += (terms.depth_step - 1) * min(own, 0.0)

@@ -96,10 +96,10 @@ class Decision:
     def _all_below(self, limit_s: float, criteria: Criteria) -> Cheapest | None:
         """With all rows: sweeps either way, until those from the source have little less to do."""
         loops_s, fewest, self.num_extensions = self._loops_s(criteria), math.inf, 0
-        self._ways = ways = self._paths.between(criteria, np.ones(len(loops_s), dtype=bool), rival=self.rival)
+        self._ways = ways = self._paths.between(criteria, np.ones(len(loops_s), dtype=bool))
         while ways is not None:
             self._give_up_on_time()
-            if (found := ways.from_source()) is None:
+            if (found := ways.from_source(self.rival)) is None:
                 break
             self.rival = Rival.of(found.path, criteria)
             self.num_extensions = max(self.num_extensions, ways.num_extensions)
@@ -109,7 +109,6 @@ class Decision:
             if is_below and ways.num_extensions > WORTH_A_SWEEP * fewest:
                 return found
             fewest = min(fewest, ways.num_extensions)
-            ways.follow(self.rival)
             ways.leave_out((self._bottleneck <= bottleneck_s) & (loops_s <= loop_s))
             ways.from_sink()
         return None
@@ -173,8 +172,8 @@ class Decision:
         while high_s - low_s > FLOOR_PRECISION * limit_s:
             self._give_up_on_time()
             middle_s = (low_s + high_s) / 2
-            ways = self._paths.between(criteria, self._bottleneck <= middle_s, rival=self.rival)
-            if ways is None or (found := ways.from_source()) is None:
+            ways = self._paths.between(criteria, self._bottleneck <= middle_s)
+            if ways is None or (found := ways.from_source(self.rival)) is None:
                 low_s = middle_s
             else:
                 high_s = self.bottleneck_of(found.path)
