@@ -18,11 +18,11 @@ from stagecut.planner.network.link_loads import (
 from stagecut.planner.network.link_loads import START as NO_LOAD
 
 ROUND_TRIP, FORWARD, LOOP, QUEUE, HOME, INTERFACE, FABRIC, SLOW_FORWARD = range(8)
-SLOW_BACKWARD, BASE, LEFT, GAIN, BEGUN = range(8, 13)
+SLOW_BACKWARD, PAIR, BASE, LEFT, GAIN, BEGUN = range(8, 14)
 """The lengths of a label; with shared rows only the first ones."""
 NUM_SHARED, NUM_LIMITED = 3, 8
 """Of how many there is a :mod:`latest <stagecut.planner.network.labels.latest>`: with all rows, the first eight."""
-START = np.array([0.0, 0.0, -np.inf, 0.0, 0.0, *NO_LOAD, 0.0, 0.0, -np.inf, 0.0, 0.0, 0.0])
+START = np.array([0.0, 0.0, -np.inf, 0.0, 0.0, *NO_LOAD, 0.0, 0.0, -np.inf, -np.inf, 0.0, 0.0, 0.0])
 
 
 @inlined
@@ -64,7 +64,8 @@ class Turns(NamedTuple):
     and `LEFT` the least such gain of a shorter loop, zero or less, for what does not fill whole loops. Where loops grow
     by several micro-batches, a few may be left between two of them: `BASE` has them turn at the first stage. `BEGUN` is
     minus the warm-up depth of its first stage, on which theta depends: where windows mix, the largest depth, with the
-    largest theta, has the least gain and the fewest loops.
+    largest theta, has the least gain and the fewest loops. Besides, `PAIR` is the sum of the loops of the last stage
+    with the next one, as far as it is known.
     """
 
     is_stage: Bools
@@ -78,6 +79,10 @@ class Turns(NamedTuple):
     """g of the first stage, zero elsewhere."""
     least_depth: Ints
     largest_depth: Ints
+    own_pairs: Ints
+    """Loops of a stage with the next one; negative if there may be none."""
+    pairs: Ints
+    """Loops of the stage before with this one, and of those before and after a transfer."""
     windows: Bools
     """Stages with room for at least one loop of every window that begins there."""
     latest_fill: Floats
@@ -90,7 +95,7 @@ class Turns(NamedTuple):
 
 
 NO_INTS, NO_FLOATS, NO_BOOLS = np.empty(0, np.int64), np.empty(0), np.empty(0, np.bool_)
-NO_TURNS = Turns(NO_BOOLS, *(NO_FLOATS,) * 4, NO_INTS, NO_INTS, NO_BOOLS, NO_FLOATS, np.ones(1, np.int64), 0, 1)
+NO_TURNS = Turns(NO_BOOLS, *(NO_FLOATS,) * 4, *(NO_INTS,) * 4, NO_BOOLS, NO_FLOATS, np.ones(1, np.int64), 0, 1)
 
 
 class Criteria(NamedTuple):
@@ -152,6 +157,8 @@ class ArcTerms(Protocol):
     end_turn: int
     num_microbatches: int
     depth_step: int
+    own_pairs: int
+    pairs: int
     is_stage: bool
     begins_window: bool
 
@@ -192,6 +199,7 @@ def set_terms(criteria: Criteria, arc: int, terms: ArcTerms) -> None:
     terms.latest_fill = turns.latest_fill[arc]
     terms.num_microbatches = turns.num_microbatches
     terms.depth_step = turns.depth_step
+    terms.own_pairs, terms.pairs = turns.own_pairs[arc], turns.pairs[arc]
     terms.limit = criteria.limit
     terms.to_interface = loads.to_interface[arc]
     terms.home_to_interface = loads.home_to_interface[arc]
@@ -309,13 +317,15 @@ def extend(
     home, forward, queue = before[HOME], before[FORWARD], before[QUEUE]
     slow_forward = max(before[SLOW_FORWARD], terms.slow_forward)
     slow_backward = max(before[SLOW_BACKWARD], terms.slow_backward)
-    loop, base = before[LOOP], before[BASE]
+    loop, pair, base = before[LOOP], before[PAIR], before[BASE]
     left, gain, begun = before[LEFT], before[GAIN], int(-before[BEGUN])
     loaded = LoadLengths(before[INTERFACE], before[FABRIC])
     turned, here = turned_after(terms, rest, ways, depths, slow_forward), -np.inf
     if terms.is_stage:
         loop = max(loop, turned + terms.loop)
         work, own_theta = terms.slow_forward + terms.slow_backward, thetas[terms.largest_depth]
+        loop = max(loop, pair + terms.pairs * work)
+        pair = turned - terms.first_tail + terms.own_pairs * work if terms.own_pairs >= 0 else -np.inf
         gain += work - terms.depth_step * thetas[begun]
         # Loops that win nothing are at most as many as those of two stages.
         first_depth = begun if gain >= 0 else terms.least_depth + terms.depth_step
@@ -330,6 +340,7 @@ def extend(
         if round_trip + here + last_way(terms, rest, slow_backward) > terms.limit or home + turned > terms.latest_fill:
             return False
     else:
+        pair += terms.pairs * 2 * terms.slow_forward
         gain += 2 * terms.slow_forward
         if load_row(loads_of(terms), loaded, home) > terms.limit:
             return False
@@ -345,7 +356,7 @@ def extend(
     after[QUEUE] = max(queue + terms.queue_to_queue, forward + terms.forward_to_queue, home + terms.home_to_queue)
     after[HOME] = max(home + terms.round_trip, queue + terms.queue_to_home, forward + terms.forward_to_home)
     after[SLOW_FORWARD], after[SLOW_BACKWARD] = slow_forward, slow_backward
-    after[BASE], after[LEFT], after[GAIN], after[BEGUN] = base, left, gain, -begun
+    after[PAIR], after[BASE], after[LEFT], after[GAIN], after[BEGUN] = pair, base, left, gain, -begun
     loaded = loads_after(loads_of(terms), loaded, home, after[HOME])
     after[INTERFACE], after[FABRIC] = loaded.interface, loaded.fabric
     return True

@@ -250,6 +250,7 @@ def _turns(rows: Rows, limit_s: float) -> Turns:
     micro_batches, is_stage = network.variant.num_microbatches, arcs.is_stage
     depths = np.unique(network.depths[1 : MOST_TURNS + 1])
     depth_step = int(np.diff(network.depths[1:3]).sum())
+    left = micro_batches - arcs.largest_depth - 1
     has_room = micro_batches >= 2 * arcs.largest_depth + 1
     return Turns(
         is_stage=is_stage,
@@ -259,6 +260,8 @@ def _turns(rows: Rows, limit_s: float) -> Turns:
         first_tail=np.where(arcs.start == 0, arcs.tail_s, 0.0),
         least_depth=arcs.least_depth,
         largest_depth=arcs.largest_depth,
+        own_pairs=left // (1 + depth_step),
+        pairs=(left - depth_step) // (1 + depth_step),
         windows=is_stage & has_room,
         latest_fill=limit_s - rows.fill,
         depths=depths,
