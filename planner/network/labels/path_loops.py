@@ -25,7 +25,7 @@ class Stages(NamedTuple):
     turned: Floats
     """From the start of the first forward to the end of the first backward, less the g of the first stage."""
     before: Floats
-    """The round trip before the stage."""
+    """The round trip before the stage, and the g of the first one, which is in no loop."""
     work: Floats
     """F + B."""
     depth: Ints
@@ -51,7 +51,7 @@ def set_stage(
 ) -> None:
     """Set a stage of a path from the lengths before and after it, and what :func:`extend` left in `ways`."""
     turned = turned_after(terms, terms.round_trip + way_on, ways, depths, after[SLOW_FORWARD])
-    stages.turned[stage], stages.before[stage] = turned - terms.first_tail, before[ROUND_TRIP]
+    stages.turned[stage], stages.before[stage] = turned - terms.first_tail, before[ROUND_TRIP] + terms.first_tail
     stages.work[stage], stages.depth[stage] = terms.slow_forward + terms.slow_backward, terms.largest_depth
 
 
@@ -91,12 +91,11 @@ def _loops(terms: ArcTerms, stages: Stages, num_stages: int, round_trip: float) 
 
 @compiled
 def is_path_in_time(sweep: Sweep, path: Ints, lengths: Floats, ways: Floats, stages: Stages) -> bool:
-    """Whether a whole path is, whose way on is known from every stage; `lengths` are those before and after its arcs.
-
-    What the first backwards of the stages wait for is set anew.
-    """
+    """Whether a whole path is, with the way on known from every stage; `lengths` are those before and after its arcs."""
     terms, depths, num_arcs = sweep.terms[0], sweep.criteria.turns.depths, len(path)
     before, after, turned = START.copy(), START.copy(), -np.inf
+    # Other paths share the first stages, but not the ways on from there.
+    stages = Stages(np.empty(len(stages.turned)), stages.before, stages.work, stages.depth)
     # First backwards may turn at any later stage, so nothing need be known of the ways to some of them.
     ways_on = np.full(len(ways), -np.inf)
     for index in range(num_arcs - 1, 0, -2):

@@ -41,8 +41,8 @@ def last_way_home(costs):
     return latest_s
 
 
-@settings(max_examples=50)
-@given(problems(max_layers=5, max_devices=4, max_micro_batches=10), st.integers(0, 2**32 - 1))
+@settings(max_examples=150)
+@given(problems(max_layers=5, max_devices=4, max_micro_batches=30), st.integers(0, 2**32 - 1))
 def test_every_plan_below_the_limit_is_left(problem, seed):
     """Whatever path sets the windows. The limit is the simulated time of one of the plans."""
     random, costs = np.random.default_rng(seed), CostModel(problem)
