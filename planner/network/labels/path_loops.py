@@ -91,7 +91,7 @@ def _loops(terms: ArcTerms, stages: Stages, num_stages: int, round_trip: float) 
 
 @compiled
 def is_path_in_time(sweep: Sweep, path: Ints, lengths: Floats, ways: Floats, stages: Stages) -> bool:
-    """Whether a whole path is, with the way on known from every stage; `lengths` are those before and after its arcs."""
+    """Whether a whole path is, its ways on being known; `lengths` are those before and after its arcs."""
     terms, depths, num_arcs = sweep.terms[0], sweep.criteria.turns.depths, len(path)
     before, after, turned = START.copy(), START.copy(), -np.inf
     # Other paths share the first stages, but not the ways on from there.
