@@ -41,6 +41,18 @@ def last_way_home(costs):
     return latest_s
 
 
+def check_paths_left(network, paths, seconds, limit_s, rival=None):
+    """Of these paths, which take so many seconds, all that take no longer than the limit are left."""
+    decision = Decision(build_rows(network), rival=rival)
+    found = decision.path_below(limit_s * SLACK)
+    assert found is not None
+    left = {tuple(path.tolist()) for path in one_by_one(decision.paths_below(most_steps=10**6, most_paths=500))}
+    for path, taken_s in zip(paths, seconds, strict=True):
+        if taken_s <= limit_s:
+            assert found.possible[path].all()
+            assert tuple(path.tolist()) in left
+
+
 @settings(max_examples=150)
 @given(problems(max_layers=5, max_devices=4, max_micro_batches=30), st.integers(0, 2**32 - 1))
 def test_every_plan_below_the_limit_is_left(problem, seed):
@@ -54,14 +66,7 @@ def test_every_plan_below_the_limit_is_left(problem, seed):
         limit_s = random.choice(seconds)
         depths = np.arange(random.integers(1, 5)) + 1
         rival = Rival(depths, np.cumsum(limit_s * random.random(len(depths)))) if random.random() < 0.8 else None
-        decision = Decision(build_rows(network), rival=rival)
-        found = decision.path_below(limit_s * SLACK)
-        assert found is not None
-        left = {tuple(path.tolist()) for path in one_by_one(decision.paths_below(most_steps=10**6, most_paths=500))}
-        for path, taken_s in zip(paths.values(), seconds, strict=True):
-            if taken_s <= limit_s:
-                assert found.possible[path].all()
-                assert tuple(path.tolist()) in left
+        check_paths_left(network, paths.values(), seconds, limit_s, rival)
 
 
 @settings(max_examples=50)
@@ -91,6 +96,22 @@ def test_what_is_left_is_every_path_in_time_once(problem, share):
         taken = costs.plan(plans[path])
         assert max(bound_rows(taken)["busy"]) <= limit_s * SLACK
         assert last_way_home(taken) <= limit_s * SLACK
+
+
+def test_paths_that_share_stages_have_their_own_ways_on():
+    """Four layers on devices that take 1, 2 and 6 s for one, half a second between them; every plan's time as limit."""
+    names = {"slow": 6.0, "middle": 2.0, "fast": 1.0}
+    problem = Problem(
+        model=chain(4, names, params_bytes=2.0, output_bytes=1.0),
+        cluster=one_device_per_server(*names, network=Link(bandwidth_bytes_per_s=2.0)),
+        job=job(20, optimizer=WEIGHTS_ONLY),
+    )
+    costs = CostModel(problem)
+    network = with_positions(build_network(costs, problem.variants[0]))
+    paths = paths_by_plan(network)
+    seconds = iteration_times([costs.plan(plan) for plan in paths])
+    for limit_s in np.unique(seconds):
+        check_paths_left(network, paths.values(), seconds, limit_s)
 
 
 def test_paths_left_have_no_slow_loops():
