@@ -74,22 +74,30 @@ class Reached(NamedTuple):
 
 
 class Deadlines(NamedTuple):
-    """How long a path to a node may be, if the way on opens at most so many hosts of one class, whatever the others."""
+    """How long a path to a node may be, if the way on opens at most so many hosts of one class and pays for the others.
 
+    A way on that pays no more than all hosts left cost is longer by as much, whatever the prices; none are charged in
+    the first row.
+    """
+
+    prices: Floats
+    """Of a host of each class, shape (rows, classes)."""
     latest: Floats
-    """Shape (nodes, K), K being the sum of the number of hosts of each class plus one."""
+    """Less the price of the hosts left of the other classes, shape (rows, nodes, K), K being the sum of the number of
+    hosts of each class plus one."""
     column: Ints
     """The column of each class and count state, shape (classes, H)."""
 
 
 def counted_nodes(
-    arcs: SortedArcs, openings: Openings, criteria: Criteria, num_nodes: int, most: int
+    arcs: SortedArcs, openings: Openings, criteria: Criteria, prices: Floats, num_nodes: int, most: int
 ) -> CountedNodes | None:
-    """Those on a way from source to sink that is in time for its round trip; None if more than `most` are on the way.
+    """Those on a way from source to sink that is in time for its round trip; None if more than `most` are reached.
 
-    Deadlines come first, then ways from the source that meet them, then ways on from what these reach.
+    Deadlines come first, with the prices of each row, shape (rows, classes); then ways from the source that meet them,
+    then ways on from what these reach.
     """
-    num_states, deadlines = openings.left.shape[1], _deadlines(arcs, openings, criteria, num_nodes)
+    num_states, deadlines = openings.left.shape[1], _deadlines(arcs, openings, criteria, prices, num_nodes)
     number, first = np.zeros((num_nodes, num_states), np.int32), np.zeros(num_nodes + 1, np.int64)
     last, (before, state) = np.full(num_nodes, NONE, np.int32), np.empty((2, most), np.int32)
     found = Found(last, before, state, np.empty(most))
@@ -119,10 +127,10 @@ def _reach(
     for arc in arcs.order:
         while node < arcs.tail[arc]:
             node += 1
-            _settle(found, deadlines, reached, node)
+            _settle(found, openings.left, deadlines, reached, node)
         head, hosts, step, length = arcs.head[arc], openings.hosts[arc], openings.steps[arc], criteria.round_trip[arc]
         left, number = openings.left[openings.server_class[arc]], reached.number[head]
-        latest = min(criteria.round_trip_limits.alone[arc], deadlines.latest[head].max() - length)
+        latest = min(criteria.round_trip_limits.alone[arc], deadlines.latest[0, head].max() - length)
         for here in range(reached.first[node], reached.first[node + 1]):
             before, state = reached.round_trip[here], reached.state[here]
             if before > latest or left[state] < hosts:
@@ -139,18 +147,18 @@ def _reach(
             found.round_trip[after] = min(found.round_trip[after], before + length)
     while node < len(reached.number) - 1:
         node += 1
-        _settle(found, deadlines, reached, node)
+        _settle(found, openings.left, deadlines, reached, node)
     return True
 
 
 @inlined
-def _settle(found: Found, deadlines: Deadlines, reached: Reached, node: int) -> None:
+def _settle(found: Found, left: Ints, deadlines: Deadlines, reached: Reached, node: int) -> None:
     """Number those at a node, to which no further arc leads, leaving out those that come too late."""
     count, one = reached.first[node], found.last[node]
     while one != NONE:
         state, before, in_time = found.state[one], found.round_trip[one], True
-        for server_class in range(len(deadlines.column)):
-            in_time &= before <= deadlines.latest[node, deadlines.column[server_class, state]]
+        for row in range(len(deadlines.prices)):
+            in_time &= _is_in_time(before, left[:, state], deadlines, row, node, state)
         if in_time:
             reached.state[count], reached.round_trip[count] = state, before
             count += 1
@@ -159,26 +167,53 @@ def _settle(found: Found, deadlines: Deadlines, reached: Reached, node: int) -> 
     reached.first[node + 1] = count
 
 
-def _deadlines(arcs: SortedArcs, openings: Openings, criteria: Criteria, num_nodes: int) -> Deadlines:
-    begin = np.concatenate(([0], np.cumsum(openings.left[:, 0] + 1)))
-    latest = np.full((num_nodes, begin[-1]), -np.inf)
-    _set_latest(arcs, openings, criteria, begin, latest)
-    return Deadlines(latest, begin[:-1, None] + openings.left)
+@inlined
+def _is_in_time(before: float, left: Ints, deadlines: Deadlines, row: int, node: int, state: int) -> bool:
+    """Whether a path comes in time, by the prices of one row."""
+    budget, in_time = 0.0, True
+    for server_class in range(len(left)):
+        budget += deadlines.prices[row, server_class] * left[server_class]
+    for server_class in range(len(left)):
+        paid = budget - deadlines.prices[row, server_class] * left[server_class]
+        in_time &= before - paid <= deadlines.latest[row, node, deadlines.column[server_class, state]]
+    return bool(in_time)
+
+
+def _deadlines(arcs: SortedArcs, openings: Openings, criteria: Criteria, prices: Floats, num_nodes: int) -> Deadlines:
+    num_hosts = openings.left[:, 0]
+    begin = np.concatenate(([0], np.cumsum(num_hosts + 1)))
+    prices = np.vstack((np.zeros(len(num_hosts)), prices))
+    latest = np.full((len(prices), num_nodes, begin[-1]), -np.inf)
+    for row, chosen in enumerate(prices):
+        # Sums from the sink and from the source differ by rounding.
+        scale_s = criteria.limit + float(chosen @ num_hosts)
+        _set_latest(
+            arcs, openings, criteria, begin, chosen, LABEL_SUM * scale_s if scale_s < np.inf else 0.0, latest[row]
+        )
+    return Deadlines(prices, latest, begin[:-1, None] + openings.left)
 
 
 @compiled
-def _set_latest(arcs: SortedArcs, openings: Openings, criteria: Criteria, begin: Ints, latest: Floats) -> None:
-    """Set the deadlines; the columns of a class begin at `begin`."""
+def _set_latest(
+    arcs: SortedArcs,
+    openings: Openings,
+    criteria: Criteria,
+    begin: Ints,
+    prices: Floats,
+    slack: float,
+    latest: Floats,
+) -> None:
+    """Set the deadlines at some prices; the columns of a class begin at `begin`."""
     on = np.full(latest.shape, np.inf)
     on[-1], latest[-1] = 0.0, np.inf
-    # Sums from the sink and from the source differ by rounding.
-    slack = LABEL_SUM * criteria.limit if criteria.limit < np.inf else 0.0
     for arc in arcs.order[::-1]:
-        tail, head, length = arcs.tail[arc], arcs.head[arc], criteria.round_trip[arc]
+        tail, head = arcs.tail[arc], arcs.head[arc]
         alone = criteria.round_trip_limits.alone[arc] + slack
         with_way_on = criteria.round_trip_limits.with_way_on[arc] + slack
         for server_class in range(len(begin) - 1):
-            step = openings.hosts[arc] if server_class == openings.server_class[arc] else 0
+            step, length = openings.hosts[arc], criteria.round_trip[arc]
+            if server_class != openings.server_class[arc]:
+                step, length = 0, length + prices[openings.server_class[arc]] * step
             for column in range(begin[server_class] + step, begin[server_class + 1]):
                 rest = length + on[head, column - step]
                 if rest < np.inf:
@@ -216,4 +251,4 @@ def _with_way_on(reached: Reached, ways_on: Floats) -> tuple[Ints, NDArray[np.in
                 count += 1
                 reached.number[node, state] = count
         begin, reached.first[node + 1] = end, count
-    return reached.first, reached.state[:count].copy(), ways_on[:count]
+    return reached.first, reached.state[:count].copy(), ways_on[:count].copy()

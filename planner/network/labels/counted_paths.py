@@ -9,19 +9,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stagecut.planner.core.numerics.arrays import Bools
+from stagecut.planner.core.numerics.arrays import Bools, Floats
 from stagecut.planner.network.labels.back_and_forth import BackAndForth, Cheapest
 from stagecut.planner.network.labels.counted_nodes import Openings, counted_nodes
 from stagecut.planner.network.labels.lengths import NUM_LIMITED, START, Criteria
 from stagecut.planner.network.stage_network import StageNetwork
 
-MAX_STATES, MAX_LABELS = 100_000_000, 2_000_000
-"""Most counted nodes, and most of them with labels. With 10 million of these a question on gpt3-175b on 4,096 devices
-of three types took 10 to 30 s, and 12.8 % were open after 100 s in place of 9.0."""
+MAX_STATES, MAX_REACHED, MAX_LABELS = 300_000_000, 4_000_000, 2_000_000
+"""Most counted nodes, most of them that are reached, and most with labels. With 100 and 2 million of the first two, and
+no prices of hosts, 8.5 % of gpt2-345m on 200 devices (drawn problem 145) and 6.9 % of mixtral-8x7b on 230 (129) were
+open after 60 s in place of 1 % after 25 and 14 s. With twice as many reached 9.0 % of gpt3-175b on 4,096 devices of
+three types were open after 150 s in place of 100, and with 10 million labels a question on it took 10 to 30 s."""
 STATE_BYTES = 4
 """Memory per node and count state, whether or not a plan may be there."""
-DEADLINE_BYTES = 16
-"""Memory per node and number of hosts left of one class."""
+DEADLINE_BYTES = 40
+"""Memory per node and number of hosts left of one class, with up to four rows of prices."""
+REACHED_BYTES = 64
+"""And more per counted node that is reached, whether or not there is a way on from it."""
 LABEL_BYTES = 8 * (len(START) + NUM_LIMITED + 6) + 20
 """And more per counted node: the lengths of its label, the latest, the ways on, the arc of the least, what it is."""
 
@@ -34,8 +38,8 @@ class CountedPaths:
     """Label setting over nodes and opened hosts; with `room_bytes`, in no more memory than that.
 
     With `may_relax`, hosts of as many classes as necessary are not counted where labels are too many otherwise: what is
-    ruled out stays so, but the path found may open too many of those. `hosts` are those that are counted at first, per
-    class; None: all.
+    ruled out stays so, but the path found may open too many of those. With good `prices` of hosts, shape (rows,
+    classes), fewer counted nodes are reached in vain; any that are not negative will do.
 
     Raises
     ------
@@ -49,13 +53,14 @@ class CountedPaths:
         *,
         room_bytes: float = math.inf,
         may_relax: bool = False,
-        hosts: tuple[int, ...] | None = None,
+        prices: Floats | None = None,
     ) -> None:
+        self._prices = np.empty((0, len(network.cluster.servers))) if prices is None else prices
         self._network, self._graph, self._arcs, self._room_bytes = network, network.graph, network.arcs, room_bytes
         self._spare: list[int] | None = None if may_relax else []  # Classes that need not be counted, the last first.
         self.counted_hosts: tuple[int, ...] = ()
-        """Up to how many hosts of each class are counted."""
-        self._count(tuple(server.count for server in network.cluster.servers) if hosts is None else hosts)
+        """Up to how many hosts of each class are counted, of some perhaps none."""
+        self._count(tuple(server.count for server in network.cluster.servers))
 
     def _count(self, hosts: tuple[int, ...]) -> None:
         """Count up to so many hosts of each class, or of fewer classes if that is too much."""
@@ -63,8 +68,9 @@ class CountedPaths:
         while not fit(num_nodes, hosts, room_bytes=self._room_bytes):
             hosts = self._fewer(hosts)
         self.counted_hosts, states = hosts, num_states(hosts)
-        room = (self._room_bytes - needed_bytes(num_nodes, hosts)) // LABEL_BYTES
-        self._most = int(min(num_nodes * states, MAX_LABELS, room))
+        room = self._room_bytes - needed_bytes(num_nodes, hosts)
+        self._most_reached = int(min(num_nodes * states, MAX_REACHED, room // REACHED_BYTES))
+        self._most = int(min(num_nodes * states, MAX_LABELS, room // LABEL_BYTES))
         counts = np.array(hosts) + 1
         strides = np.concatenate(([1], np.cumprod(counts)[:-1]))
         opened = np.arange(states) // strides[:, None] % counts[:, None]
@@ -97,7 +103,10 @@ class CountedPaths:
         order = self._graph.by_tail
         arcs = self._graph.sorted_arcs._replace(order=order[usable[order]])
         num_nodes = self._graph.num_nodes
-        while (nodes := counted_nodes(arcs, self._openings, criteria, num_nodes, self._most)) is None:
+        while True:
+            nodes = counted_nodes(arcs, self._openings, criteria, self._prices, num_nodes, self._most_reached)
+            if nodes is not None and len(nodes.state) <= self._most:
+                break
             self._count(self._fewer(self.counted_hosts))
         if not nodes.has_source:
             return None

@@ -13,7 +13,7 @@ from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.network.interval_network import IntervalNetwork
 from stagecut.planner.network.pruning import lowest_times
 from stagecut.planner.network.rows import Rows
-from stagecut.planner.solvers.exact.host_prices import best_prices, find_host_prices
+from stagecut.planner.solvers.exact.host_prices import best_prices, find_host_prices, prices_of_few
 from stagecut.planner.solvers.search.options import StopCheck
 
 WORTHWHILE = 0.95
@@ -56,6 +56,10 @@ class ArcFixing:
             if len(rows.network.graph.by_tail) > WORTHWHILE * before:
                 break
         return _compact(rows, kept)
+
+    def of_hosts(self, rows: Rows, *, stop: StopCheck) -> Floats:
+        """Prices of hosts where all of them are left, and where few are, shape (rows, server classes)."""
+        return np.vstack((self.prices[:-1], prices_of_few(rows, stop=stop)))
 
 
 def _leave_out(rows: Rows, kept: Ints, prices: Floats, limit_s: float) -> tuple[Rows, Ints]:

@@ -65,18 +65,8 @@ than this; the beam takes as long as four sweeps."""
 PROGRAM_ARCS, PROGRAM_ARCS_WITHOUT_LABELS = 0, 1_000
 """A node with no more arcs than this is tried as a MIP before it branches on stages. With labels branching was never
 slower; what labels and MIPs close alone and together: docs/solver.md, measured by `benchmarks.contributions`."""
-WORTH_COUNTING_ANEW = 0.5
-"""Share of the arcs left with which labels try again to count all hosts: to find no room for them took half the time of
-a question on llama3-8b on 111 devices of three types (drawn problem 38)."""
 WORTH_A_THREAD = 500
 """Fewer arcs than this keep the interpreter busier than the compiled loops, which run beside it."""
-
-
-class Counted(NamedTuple):
-    """The hosts of each class that labels counted, as many as there was room for, over so many arcs."""
-
-    hosts: tuple[int, ...]
-    num_arcs: int
 
 
 class Left(NamedTuple):
@@ -107,7 +97,6 @@ class Node:
         floor_s: float = 0.0,
         just_positioned: bool = False,
         trials: PathTrials | None = None,
-        counted: Counted | None = None,
         rival: Rival | None = None,
     ) -> None:
         self.bound_s = bound_s
@@ -125,7 +114,7 @@ class Node:
         self._inner, self._numbers = rows, np.arange(len(rows.network.arcs))
         self._fixing = ArcFixing(prices)
         self._may_be_a_program = True
-        self._counted, self._rival = counted, rival
+        self._rival = rival
         self._has_labels = True  # whether those of the last question fit into memory
 
     @property
@@ -282,7 +271,6 @@ class Node:
             floor_s=self._floor_s,
             just_positioned=just_positioned,
             trials=self._trials,
-            counted=self._counted,
             rival=self._rival,
         )
 
@@ -337,20 +325,16 @@ class Node:
             return self._fixing.remaining(rows, limit_s, stop=lambda: search.out_of_budget)
 
     def _ask_labels(self, search: Search, rows: Rows, limit_s: float) -> tuple[Decision, Cheapest | None]:
-        num_arcs, before = len(rows.network.arcs), self._counted
-        hosts = before.hosts if before is not None and num_arcs > WORTH_COUNTING_ANEW * before.num_arcs else None
         with search.step("labels"):
             decision = Decision(
                 rows,
                 stop=lambda: search.out_of_budget,
                 room_bytes=search.room_bytes,
-                hosts=hosts,
                 rival=self._rival,
+                prices=self._fixing.of_hosts(rows, stop=lambda: search.out_of_budget),
             )
             found = decision.path_below(limit_s)
         self._rival = decision.rival
-        if decision.counted_hosts != hosts:
-            self._counted = Counted(decision.counted_hosts, num_arcs)
         return decision, found
 
     def _tightened(self, search: Search, rows: Rows, kept: Ints, limit_s: float) -> tuple[Rows, Ints]:

@@ -50,10 +50,10 @@ class Decision:
         Whether to give up.
     room_bytes
         What the labels may take.
-    hosts
-        How many of each class are counted at first; None: all.
     rival
         Sets the windows of the first labels; None: there are none better than guessed.
+    prices
+        Of hosts, see :class:`~stagecut.planner.network.labels.counted_paths.CountedPaths`.
 
     Raises
     ------
@@ -67,8 +67,8 @@ class Decision:
         *,
         stop: StopCheck = lambda: False,
         room_bytes: float = math.inf,
-        hosts: tuple[int, ...] | None = None,
         rival: Rival | None = None,
+        prices: Floats | None = None,
     ) -> None:
         self.rival = rival
         """Of the path found last, once there is one."""
@@ -78,7 +78,7 @@ class Decision:
         self._ways: BackAndForth | None = None
         self._exact = "drain" not in rows.costs_s
         self._bottleneck = rows.bottleneck
-        self._paths = CountedPaths(rows.network, room_bytes=room_bytes, may_relax=not self._exact, hosts=hosts)
+        self._paths = CountedPaths(rows.network, room_bytes=room_bytes, may_relax=not self._exact, prices=prices)
 
     def path_below(self, limit_s: float) -> Cheapest | None:
         """Such a path, with the arcs that plans below the limit may use; None if there is none.
@@ -178,11 +178,6 @@ class Decision:
             else:
                 high_s = self.bottleneck_of(found.path)
         return low_s
-
-    @property
-    def counted_hosts(self) -> tuple[int, ...]:
-        """How many of each class were counted in the last question, of some perhaps none."""
-        return self._paths.counted_hosts
 
     def bottleneck_of(self, path: Ints) -> float:
         """The largest term that a row of the path adds to the round trip."""

@@ -34,15 +34,32 @@ when the optimum lies above the part `CONFINED` of that, until `HIGHEST` round t
 length grows with the prices without end."""
 
 
+TIGHT, WORTH_PRICES = (0.75, 0.5), 2_000
+"""Shares of all hosts for which labels that count them get prices, where there are no fewer arcs than this."""
+
+
+def prices_of_few(rows: Rows, *, stop: StopCheck) -> Floats:
+    """Prices of hosts where only a share of them is there, for each of `TIGHT`, shape (shares, server classes)."""
+    num_classes = len(rows.network.limits) - 1
+    is_worth_it = num_classes > 1 and len(rows.network.graph.by_tail) >= WORTH_PRICES
+    limits = [np.append(share * rows.network.limits[:-1], 0.0) for share in TIGHT if is_worth_it]
+    found = [_prices_of(rows, some, np.zeros(num_classes + 1), stop=stop)[:-1] for some in limits]
+    return np.array(found).reshape(-1, num_classes)
+
+
 def find_host_prices(rows: Rows, start: Floats, *, stop: StopCheck) -> Floats:
     """Prices of hosts and of a stage, shape (server classes + 1,), from those to begin with."""
+    return _prices_of(rows, rows.network.limits, start, stop=stop)
+
+
+def _prices_of(rows: Rows, limits: Floats, start: Floats, *, stop: StopCheck) -> Floats:
     graph, paid = rows.network.graph, payments(rows)
 
     def shortest(prices: Floats) -> tuple[float, Floats] | None:
         length, used = _shortest_path(graph.sorted_arcs, graph.num_nodes, rows.round_trip, paid, prices)
         return None if length == np.inf else (length, used)
 
-    return best_prices(shortest, rows.network.limits, start, stop=stop)
+    return best_prices(shortest, limits, start, stop=stop)
 
 
 def best_prices(

@@ -41,9 +41,9 @@ def last_way_home(costs):
     return latest_s
 
 
-def check_paths_left(network, paths, seconds, limit_s, rival=None):
+def check_paths_left(network, paths, seconds, limit_s, **hints):
     """Of these paths, which take so many seconds, all that take no longer than the limit are left."""
-    decision = Decision(build_rows(network), rival=rival)
+    decision = Decision(build_rows(network), **hints)
     found = decision.path_below(limit_s * SLACK)
     assert found is not None
     left = {tuple(path.tolist()) for path in one_by_one(decision.paths_below(most_steps=10**6, most_paths=500))}
@@ -56,7 +56,7 @@ def check_paths_left(network, paths, seconds, limit_s, rival=None):
 @settings(max_examples=150)
 @given(problems(max_layers=5, max_devices=4, max_micro_batches=30), st.integers(0, 2**32 - 1))
 def test_every_plan_below_the_limit_is_left(problem, seed):
-    """Whatever path sets the windows. The limit is the simulated time of one of the plans."""
+    """Whatever path sets the windows, and hosts cost. The limit is the simulated time of one of the plans."""
     random, costs = np.random.default_rng(seed), CostModel(problem)
     coarse = build_network(costs, problem.variants[-1])
     for network in (coarse, with_positions(coarse)):
@@ -66,7 +66,8 @@ def test_every_plan_below_the_limit_is_left(problem, seed):
         limit_s = random.choice(seconds)
         depths = np.arange(random.integers(1, 5)) + 1
         rival = Rival(depths, np.cumsum(limit_s * random.random(len(depths)))) if random.random() < 0.8 else None
-        check_paths_left(network, paths.values(), seconds, limit_s, rival)
+        prices = limit_s * 10.0 ** random.integers(-3, 6, (2, len(problem.cluster.servers)))
+        check_paths_left(network, paths.values(), seconds, limit_s, rival=rival, prices=prices)
 
 
 @settings(max_examples=50)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from stagecut.planner.core.cluster import Cluster, Island, Server
 from stagecut.planner.core.problem import Problem
+from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.decode import decode_path
 from stagecut.planner.network.labels import counted_paths, pareto_paths
 from stagecut.planner.network.labels.counted_paths import (
@@ -26,8 +27,9 @@ from stagecut.planner.network.labels.counted_paths import (
 from stagecut.planner.network.labels.lengths import Criteria, Limits
 from stagecut.planner.network.labels.pareto_paths import pareto_path
 from stagecut.planner.network.rows import build_rows
+from stagecut.planner.network.stage_network import build_network
 from stagecut.planner.solvers.exact.decision import Decision
-from tests.catalogue import chain, job, kinds
+from tests.catalogue import WEIGHTS_ONLY, chain, job, kinds
 from tests.network_paths import plan_paths, positioned_network
 from tests.property.strategies import problems
 
@@ -239,6 +241,46 @@ def test_where_hosts_of_some_classes_are_not_counted_every_plan_is_left(problem,
     assert length_of(path_of(relaxed), chosen) <= length_of(path_of(exact), chosen)
 
 
+@LAWS
+@given(SMALL, SEEDS)
+def test_prices_of_hosts_change_no_answer(problem, seed):
+    """Prices from nothing to far above what hosts are worth."""
+    network, random = positioned_network(problem), np.random.default_rng(seed)
+    chosen = criteria(len(network.arcs), random, limits=("round_trip_limits",))
+    usable, num_classes = np.ones(len(network.arcs), dtype=bool), len(problem.cluster.servers)
+    prices = 10.0 ** random.integers(-2, 6, (2, num_classes)) * random.integers(0, 3, (2, num_classes))
+    exact, priced = (CountedPaths(network, prices=some).cheapest(chosen, usable) for some in (None, prices))
+    assert length_of(path_of(priced), chosen) == length_of(path_of(exact), chosen) == least(network, chosen, usable)
+    for path in plan_paths(network) if priced is not None else ():
+        if in_time(path, chosen):
+            assert priced.possible[path].all()
+
+
+def test_prices_of_hosts_leave_fewer_counted_nodes_to_reach(monkeypatch):
+    """Six layers for two hosts of each of two classes, which hold two layers each: no more than two hosts take one.
+
+    How many hosts are needed of both classes together is seen with prices of both alone.
+    """
+    servers = tuple(Server(name=name, count=2, islands=(Island(device_type="gpu", count=1),)) for name in ("a", "b"))
+    cluster = Cluster(name="two of each", device_types=kinds(gpu=2.0), servers=servers)
+    model = chain(6, {"gpu": 1.0}, params_bytes=2.0)
+    problem = Problem(model=model, cluster=cluster, job=job(2, optimizer=WEIGHTS_ONLY))
+    network = build_network(CostModel(problem), problem.variants[0])
+    usable, never = np.ones(len(network.arcs), dtype=bool), np.full(len(network.arcs), np.inf)
+    chosen = criteria(len(usable))._replace(round_trip_limits=Limits(never, np.full(len(usable), 1e3), never))
+
+    def fewest_reached(prices):
+        """How many counted nodes there must be room for."""
+        for most in range(1, 1_000):
+            monkeypatch.setattr(counted_paths, "MAX_REACHED", most)
+            with suppress(TooManyLabelsError):
+                assert CountedPaths(network, prices=prices).cheapest(chosen, usable) is not None
+                return most
+        return None
+
+    assert fewest_reached(np.array([[1e6, 1e6]])) < fewest_reached(None)
+
+
 def test_classes_that_no_path_opens_too_many_hosts_of_are_the_first_not_counted(monkeypatch):
     """Two layers: one host of the first class can be opened twice, of the three of the second at most two."""
     servers = tuple(
@@ -250,4 +292,3 @@ def test_classes_that_no_path_opens_too_many_hosts_of_are_the_first_not_counted(
     monkeypatch.setattr(counted_paths, "MAX_STATES", network.graph.num_nodes * 2)
     paths = CountedPaths(network, may_relax=True)
     assert paths.counted_hosts == (1, 0)
-    assert CountedPaths(network, may_relax=True, hosts=(1, 0)).counted_hosts == (1, 0)

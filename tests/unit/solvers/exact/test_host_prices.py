@@ -11,7 +11,14 @@ from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.pruning import arc_prices
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import build_network
-from stagecut.planner.solvers.exact.host_prices import GAIN_TOLERANCE, NEAR_OPTIMUM, best_of_cuts, find_host_prices
+from stagecut.planner.solvers.exact import host_prices
+from stagecut.planner.solvers.exact.host_prices import (
+    GAIN_TOLERANCE,
+    NEAR_OPTIMUM,
+    best_of_cuts,
+    find_host_prices,
+    prices_of_few,
+)
 from tests.catalogue import fast_and_slow
 from tests.network_paths import coarse_network
 from tests.property.strategies import problems
@@ -40,6 +47,17 @@ def test_prices_prove_the_more_the_fewer_arcs_are_left():
     rows = build_rows(coarse_network(fast_and_slow()))
     slow_only = rows.restricted(*rows.network.restricted(rows.network.arcs.opened_class != 0))
     assert proven(slow_only, prices_of(slow_only)) >= 6.0
+
+
+def test_where_few_hosts_are_left_they_are_dear(monkeypatch):
+    """Three quarters, and half, of one fast and of one slow host are too few for two layers, at any price."""
+    rows = build_rows(coarse_network(fast_and_slow()))
+    assert prices_of_few(rows, stop=lambda: False).shape == (0, 2)  # so few arcs are not worth it
+    monkeypatch.setattr(host_prices, "WORTH_PRICES", 0)
+    found = prices_of_few(rows, stop=lambda: False)
+    for share, prices in zip(host_prices.TIGHT, found, strict=True):
+        length = rows.round_trip + arc_prices(rows, np.append(prices, 0.0))
+        assert rows.network.graph.to_sink(length)[0] - share * prices.sum() > 1_000 * 4.0
 
 
 def test_without_a_way_prices_stay_as_they_are():
