@@ -24,7 +24,7 @@ STATE_BYTES = 4
 """Memory per node and count state, whether or not a plan may be there."""
 DEADLINE_BYTES = 40
 """Memory per node and number of hosts left of one class, with up to four rows of prices."""
-REACHED_BYTES = 64
+REACHED_BYTES = 96
 """And more per counted node that is reached, whether or not there is a way on from it."""
 LABEL_BYTES = 8 * (len(START) + NUM_LIMITED + 6) + 20
 """And more per counted node: the lengths of its label, the latest, the ways on, the arc of the least, what it is."""

@@ -26,7 +26,7 @@ from stagecut.planner.network.pruning import arc_prices, position_ranges
 from stagecut.planner.network.rows import Rows, build_rows
 from stagecut.planner.network.stage_network import StageNetwork, num_with_positions, with_depths, with_positions
 from stagecut.planner.simulator.bounds import bound_rows
-from stagecut.planner.solvers.exact.agenda import Outcome, limit_of
+from stagecut.planner.solvers.exact.agenda import UNDER_WAY, Outcome, limit_of
 from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
 from stagecut.planner.solvers.exact.decision import Decision
 from stagecut.planner.solvers.exact.mip_rounds import ProgramPart
@@ -330,7 +330,8 @@ class Node:
             decision = Decision(
                 rows,
                 stop=lambda: search.out_of_budget,
-                room_bytes=search.room_bytes,
+                # As many questions may be asked at once.
+                room_bytes=search.room_bytes / min(search.options.jobs, UNDER_WAY),
                 rival=self._rival,
                 prices=self._fixing.of_hosts(rows, stop=lambda: search.out_of_budget),
             )
