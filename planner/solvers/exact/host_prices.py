@@ -34,15 +34,15 @@ when the optimum lies above the part `CONFINED` of that, until `HIGHEST` round t
 length grows with the prices without end."""
 
 
-TIGHT, WORTH_PRICES = (0.75, 0.5), 2_000
-"""Shares of all hosts for which labels that count them get prices, where there are no fewer arcs than this."""
+TIGHT, WORTH_PRICES = (0.75, 0.5), 1_000_000
+"""Shares of all hosts for which labels that count them get prices, where there are no fewer counted nodes than this."""
 
 
 def prices_of_few(rows: Rows, *, stop: StopCheck) -> Floats:
     """Prices of hosts where only a share of them is there, for each of `TIGHT`, shape (shares, server classes)."""
-    num_classes = len(rows.network.limits) - 1
-    is_worth_it = num_classes > 1 and len(rows.network.graph.by_tail) >= WORTH_PRICES
-    limits = [np.append(share * rows.network.limits[:-1], 0.0) for share in TIGHT if is_worth_it]
+    num_classes, num_hosts = len(rows.network.limits) - 1, rows.network.limits[:-1]
+    is_worth_it = num_classes > 1 and rows.network.graph.num_nodes * math.prod(num_hosts + 1) >= WORTH_PRICES
+    limits = [np.append(share * num_hosts, 0.0) for share in TIGHT if is_worth_it]
     found = [_prices_of(rows, some, np.zeros(num_classes + 1), stop=stop)[:-1] for some in limits]
     return np.array(found).reshape(-1, num_classes)
 
