@@ -158,7 +158,7 @@ def _settle(found: Found, left: Ints, deadlines: Deadlines, reached: Reached, no
     while one != NONE:
         state, before, in_time = found.state[one], found.round_trip[one], True
         for row in range(len(deadlines.prices)):
-            in_time &= _is_in_time(before, left[:, state], deadlines, row, node, state)
+            in_time &= _is_in_time(before, left, deadlines, row, node, state)
         if in_time:
             reached.state[count], reached.round_trip[count] = state, before
             count += 1
@@ -172,9 +172,9 @@ def _is_in_time(before: float, left: Ints, deadlines: Deadlines, row: int, node:
     """Whether a path comes in time, by the prices of one row."""
     budget, in_time = 0.0, True
     for server_class in range(len(left)):
-        budget += deadlines.prices[row, server_class] * left[server_class]
+        budget += deadlines.prices[row, server_class] * left[server_class, state]
     for server_class in range(len(left)):
-        paid = budget - deadlines.prices[row, server_class] * left[server_class]
+        paid = budget - deadlines.prices[row, server_class] * left[server_class, state]
         in_time &= before - paid <= deadlines.latest[row, node, deadlines.column[server_class, state]]
     return bool(in_time)
 

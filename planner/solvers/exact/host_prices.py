@@ -15,6 +15,7 @@ import numpy as np
 from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.core.numerics.compiled import compiled
 from stagecut.planner.network.graph import SortedArcs
+from stagecut.planner.network.labels.counted_paths import num_states
 from stagecut.planner.network.pruning import Payments, payments, price_of
 from stagecut.planner.network.rows import Rows
 from stagecut.planner.solvers.search.options import StopCheck
@@ -40,9 +41,10 @@ TIGHT, WORTH_PRICES = (0.75, 0.5), 1_000_000
 
 def prices_of_few(rows: Rows, *, stop: StopCheck) -> Floats:
     """Prices of hosts where only a share of them is there, for each of `TIGHT`, shape (shares, server classes)."""
-    num_classes, num_hosts = len(rows.network.limits) - 1, rows.network.limits[:-1]
-    is_worth_it = num_classes > 1 and rows.network.graph.num_nodes * math.prod(num_hosts + 1) >= WORTH_PRICES
-    limits = [np.append(share * num_hosts, 0.0) for share in TIGHT if is_worth_it]
+    hosts = np.array([server.count for server in rows.network.cluster.servers])
+    num_classes, num_counted = len(hosts), rows.network.graph.num_nodes * num_states(hosts.tolist())
+    is_worth_it = num_classes > 1 and num_counted >= WORTH_PRICES
+    limits = [np.append(share * hosts, 0.0) for share in TIGHT if is_worth_it]
     found = [_prices_of(rows, some, np.zeros(num_classes + 1), stop=stop)[:-1] for some in limits]
     return np.array(found).reshape(-1, num_classes)
 

@@ -52,7 +52,7 @@ def test_prices_prove_the_more_the_fewer_arcs_are_left():
 def test_where_few_hosts_are_left_they_are_dear(monkeypatch):
     """Three quarters, and half, of one fast and of one slow host are too few for two layers, at any price."""
     rows = build_rows(coarse_network(fast_and_slow()))
-    assert prices_of_few(rows, stop=lambda: False).shape == (0, 2)  # so few arcs are not worth it
+    assert prices_of_few(rows, stop=lambda: False).shape == (0, 2)  # so few counted nodes are not worth it
     monkeypatch.setattr(host_prices, "WORTH_PRICES", 0)
     found = prices_of_few(rows, stop=lambda: False)
     for share, prices in zip(host_prices.TIGHT, found, strict=True):
