@@ -19,7 +19,7 @@ from stagecut.planner.simulator.action_lists import (
     stage_table,
     sublot_sizes,
 )
-from stagecut.planner.simulator.event_loop import NO_DEADLINE, UNKNOWN, game_of, play, queues
+from stagecut.planner.simulator.event_loop import NO_DEADLINE, UNKNOWN, game_of, links_of, play
 from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph, with_parts
 
 
@@ -275,7 +275,12 @@ def _check_end(graph: IterationGraph, actions: _Actions) -> None:
     """Play the graph in no time: device groups run their lists until they have to wait."""
     starts_s, ends_s = np.zeros(graph.num_tasks), np.empty(graph.num_tasks + 1)
     play(
-        game_of(graph), queues((), graph.num_flows), np.zeros((1, graph.cell.max() + 1)), starts_s, ends_s, NO_DEADLINE
+        game_of(graph),
+        links_of((), graph.num_flows),
+        np.zeros((1, graph.cell.max() + 1)),
+        starts_s,
+        ends_s,
+        NO_DEADLINE,
     )
     left = np.flatnonzero(ends_s[: graph.num_actions] == UNKNOWN)
     if len(left):

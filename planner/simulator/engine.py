@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from stagecut.planner.core.messages.errors import BadInputError
-from stagecut.planner.core.numerics.arrays import Floats
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.compilation import interleaved_graph, pipeline_graph, sublot_graph
-from stagecut.planner.simulator.event_loop import NO_DEADLINE, Deadline, game_of, play, queues
+from stagecut.planner.simulator.event_loop import NO_DEADLINE, Deadline, game_of, links_of, play
 from stagecut.planner.simulator.iteration_graph import IterationGraph, duration_table
 from stagecut.planner.simulator.routes import RouteNames, Routes, flow_routes, shared_routes
 
@@ -25,13 +25,13 @@ def iteration_times(costs: Sequence[PlanCosts]) -> Floats:
     times_s = np.empty(len(costs))
     for (graph, routes), members in groups.items():
         table_s = duration_table(graph, [costs[index] for index in members])
-        times_s[members] = times_on(graph, routes, table_s)
+        times_s[members] = times_on(graph, links_of(routes, graph.num_flows), table_s)
     return times_s
 
 
-def times_on(graph: IterationGraph, routes: Routes, table_s: Floats, deadline: Deadline = NO_DEADLINE) -> Floats:
-    """Iteration times of plans of one graph and the same shared links, see :func:`duration_table`; shape (plans,)."""
-    return play(game_of(graph), queues(routes, graph.num_flows), table_s, *_no_times(graph), deadline)
+def times_on(graph: IterationGraph, links: Ints, table_s: Floats, deadline: Deadline = NO_DEADLINE) -> Floats:
+    """Iteration times of plans of one graph, shape (plans,); see :func:`duration_table`, for the links :func:`play`."""
+    return play(game_of(graph), links, table_s, *_no_times(graph), deadline)
 
 
 def run(graph: IterationGraph, durations_s: Floats, *, routes: RouteNames | None = None) -> tuple[Floats, Floats]:
@@ -50,10 +50,8 @@ def run(graph: IterationGraph, durations_s: Floats, *, routes: RouteNames | None
         If a duration is negative or no number, or if an argument has the wrong shape.
     """
     _check(graph, durations_s, routes)
-    game, links = (
-        game_of(graph)._replace(cell=np.arange(graph.num_tasks)),
-        queues(shared_routes(routes or ()), graph.num_flows),
-    )
+    game = game_of(graph)._replace(cell=np.arange(graph.num_tasks))
+    links = links_of(shared_routes(routes or ()), graph.num_flows)
     plans = [_no_times(graph) for _ in range(durations_s.shape[1])]
     for plan, (starts_s, ends_s) in enumerate(plans):
         play(game, links, np.ascontiguousarray(durations_s[:, plan])[None], starts_s, ends_s, NO_DEADLINE)

@@ -47,14 +47,6 @@ class Game(NamedTuple):
     """Shape (n,)."""
 
 
-class Queues(NamedTuple):
-    """The shared links of each flow."""
-
-    link: Ints
-    first: Ints
-    """Those of flow f are link[first[f]] up to link[first[f + 1]]."""
-
-
 class Deadline(NamedTuple):
     """When an iteration takes too long to be of interest."""
 
@@ -91,11 +83,12 @@ def game_of(graph: IterationGraph) -> Game:
 
 
 @lru_cache(maxsize=1024)
-def queues(routes: Routes, num_flows: int) -> Queues:
-    """The links of these routes, of no flow if there are no routes."""
-    lengths = np.zeros(num_flows + 1, dtype=np.int64)
-    lengths[1 : len(routes) + 1] = [len(route) for route in routes]
-    return Queues(link=np.array([link for route in routes for link in route], dtype=np.int64), first=np.cumsum(lengths))
+def links_of(routes: Routes, num_flows: int) -> Ints:
+    """The links of these routes, of no flow if there are no routes, as :func:`play` takes them; shape (1, flows, W)."""
+    links = np.full((1, num_flows, max([1, *map(len, routes)])), NONE)
+    for flow, route in enumerate(routes):
+        links[0, flow, : len(route)] = route
+    return links
 
 
 class Room(NamedTuple):
@@ -120,14 +113,14 @@ class Room(NamedTuple):
 
 
 @compiled
-def play(game: Game, queues: Queues, seconds: Floats, start: Floats, end: Floats, deadline: Deadline) -> Floats:
+def play(game: Game, links: Ints, seconds: Floats, start: Floats, end: Floats, deadline: Deadline) -> Floats:
     """Iteration times of plans in which task t takes `seconds[plan, cell[t]]`, shape (plans,); infinite if too late.
 
-    Overwrites the start times of tasks that use a shared link, shape (n,), and the end times of all tasks, then a
-    zero, shape (n + 1,), with those of one plan after another. The end of tasks of device groups that wait for each
-    other forever is `UNKNOWN`.
+    Links, of shape (plans or 1, flows, W >= 1), are the shared ones of each flow, then `NONE`. Overwrites the start
+    times of tasks that use one, shape (n,), and the end times of all tasks, then a zero, shape (n + 1,), with those of
+    one plan after another. The end of tasks of device groups that wait for each other forever is `UNKNOWN`.
     """
-    num_tasks, num_groups, num_links = len(game.cell), len(game.first_own) - 1, len(queues.link)
+    num_tasks, num_groups, num_links = len(game.cell), len(game.first_own) - 1, links.max() + 1
     room = Room(
         now=np.empty(num_groups),
         at=np.empty(num_groups, np.int64),
@@ -136,25 +129,26 @@ def play(game: Game, queues: Queues, seconds: Floats, start: Floats, end: Floats
         ready=np.empty(num_tasks),
         request=np.empty(num_tasks, np.int64),
         free=np.empty(num_links),
-        left=np.zeros(num_groups + num_links),
+        left=np.zeros(max(num_groups + num_links, deadline.left_s.shape[1])),
     )
     times = np.empty(len(seconds))
     for plan in range(len(seconds)):
         if deadline.latest_s < np.inf:
             room.left[: deadline.left_s.shape[1]] = deadline.left_s[plan]
-        times[plan] = _play_one(game, queues, seconds[plan], start, end, room, deadline.latest_s)
+        own = links[min(plan, len(links) - 1)]
+        times[plan] = _play_one(game, own, seconds[plan], start, end, room, deadline.latest_s)
     return times
 
 
 @compiled
 def _play_one(
-    game: Game, queues: Queues, duration: Floats, start: Floats, end: Floats, room: Room, latest: float
+    game: Game, links: Ints, duration: Floats, start: Floats, end: Floats, room: Room, latest: float
 ) -> float:
     """Iteration time of one plan; infinite if it ends no sooner than the latest time.
 
     Device groups and links do one task at a time, so they have at least their other tasks, and what follows, to come.
     """
-    cell, awaited, flow, receiver, first_link = game.cell, game.awaited, game.flow, game.receiver, queues.first
+    cell, awaited, flow, receiver = game.cell, game.awaited, game.flow, game.receiver
     first_message, own, num_groups = game.first_message, game.own, len(game.first_own) - 1
     now, at, waiting, runnable, left = room.now, room.at, room.waiting, room.runnable, room.left
     ready, request, free = room.ready, room.request, room.free
@@ -171,7 +165,7 @@ def _play_one(
             while at[group] < game.first_own[group + 1]:
                 task = own[at[group]]
                 need = awaited[task]
-                if end[need] == UNKNOWN and (need != task or first_link[flow[task]] < first_link[flow[task] + 1]):
+                if end[need] == UNKNOWN and (need != task or links[flow[task], 0] != NONE):
                     waiting[group] = need
                     if need == task:
                         num_requests = _push(ready, request, num_requests, time, task)
@@ -181,7 +175,7 @@ def _play_one(
                     time += duration[cell[task]]
                     end[task] = time
                 for message in range(first_message[task], first_message[task + 1]):
-                    if first_link[flow[message]] < first_link[flow[message] + 1]:
+                    if links[flow[message], 0] != NONE:
                         num_requests = _push(ready, request, num_requests, time, message)
                     else:
                         end[message] = max(time, end[game.previous[message]]) + duration[cell[message]]
@@ -192,13 +186,12 @@ def _play_one(
             is_late = time + rest >= latest
         else:
             task = request[0]
-            links = queues.link[first_link[flow[task]] : first_link[flow[task] + 1]]
-            start[task] = _occupy(free, links, ready[0], duration[cell[task]])
+            start[task] = _occupy(free, links[flow[task]], ready[0], duration[cell[task]])
             end[task] = start[task] + duration[cell[task]]
             num_requests = _pop(ready, request, num_requests)
             num_runnable = _wake(waiting, runnable, num_runnable, receiver[task], task)
             if latest < np.inf and task < first_message[-1]:
-                is_late = _are_late(left[num_groups:], links, duration[cell[task]], end[task], latest)
+                is_late = _are_late(left[num_groups:], links[flow[task]], duration[cell[task]], end[task], latest)
     return np.inf if is_late else now.max()  # device groups end with an optimizer step
 
 
@@ -207,8 +200,9 @@ def _are_late(left: Floats, links: Ints, seconds: float, time: float, latest: fl
     """Whether the other messages on any of these links end too late, after one of so many seconds that ends now."""
     is_late = False
     for link in links:
-        left[link] -= seconds
-        is_late |= time + left[link] >= latest
+        if link != NONE:
+            left[link] -= seconds
+            is_late |= time + left[link] >= latest
     return is_late
 
 
@@ -226,9 +220,11 @@ def _occupy(free: Floats, links: Ints, ready: float, seconds: float) -> float:
     """Start of a task that is ready, on the links that it queues for."""
     start = ready
     for link in links:
-        start = max(start, free[link])
+        if link != NONE:
+            start = max(start, free[link])
     for link in links:
-        free[link] = start + seconds
+        if link != NONE:
+            free[link] = start + seconds
     return start
 
 

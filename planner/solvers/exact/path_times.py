@@ -1,12 +1,12 @@
 """Iteration times of paths with positions, simulated from the seconds of their arcs: no plan is made of them."""
 
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.compiled import compiled
 from stagecut.planner.core.numerics.tolerances import LABEL_SUM
 from stagecut.planner.core.placement import DeviceGroup, Placement
 from stagecut.planner.cost.links import route_between, sync_route
@@ -15,7 +15,6 @@ from stagecut.planner.simulator.compilation import pipeline_graph
 from stagecut.planner.simulator.engine import times_on
 from stagecut.planner.simulator.event_loop import Deadline
 from stagecut.planner.simulator.iteration_graph import NONE
-from stagecut.planner.simulator.routes import Routes, num_links, shared_routes
 
 NIC_IN, NIC_OUT = 0, 1
 """Numbers of the interface of a host; its other links follow."""
@@ -41,7 +40,8 @@ class PathTimes:
             # A transfer, at first only the opening of hosts, comes before every stage.
             arcs = np.stack([paths[number] for number in alike.tolist()]).reshape(len(alike), -1, 2)
             chosen = self._has_hosts(arcs[..., 0])
-            times_s[alike[chosen]] = self._seconds(arcs[chosen, :, 0], arcs[chosen, :, 1], latest_s)
+            if chosen.any():
+                times_s[alike[chosen]] = self._seconds(arcs[chosen, :, 0], arcs[chosen, :, 1], latest_s)
         return times_s
 
     def _has_hosts(self, transfers: Ints) -> Bools:
@@ -71,24 +71,11 @@ class PathTimes:
         after_activation_s = (forward_s + backward_s)[:, 1:] + transfer_s + after_gradient_s
         messages_s = num * np.concatenate((transfer_s, transfer_s), axis=1)
         after_s = np.concatenate((after_activation_s, after_gradient_s), axis=1)
-        times_s = np.empty(len(stages))
-        for routes, members in self._by_routes(transfers, stages):
-            links_s = _on_links(routes, messages_s[members], after_s[members])
-            deadline = Deadline(latest_s * (1 + LABEL_SUM), np.concatenate((groups_s[members], links_s), axis=1))
-            times_s[members] = times_on(graph, routes, table_s[members], deadline)
-        return times_s
-
-    def _by_routes(self, transfers: Ints, stages: Ints) -> Iterator[tuple[Routes, Ints]]:
-        """The paths whose flows share links alike."""
         links = self._links(transfers, stages)
-        found: dict[Routes, list[int]] = {}
-        named: dict[bytes, Routes] = {}
-        for number, own in enumerate(links):
-            key = own.tobytes()
-            if key not in named:
-                named[key] = shared_routes(tuple(tuple(filter(NONE.__lt__, route)) for route in own.tolist()))
-            found.setdefault(named[key], []).append(number)
-        return ((routes, np.array(members)) for routes, members in found.items())
+        left_s = np.empty((len(stages), num_stages + links.max() + 1))
+        left_s[:, :num_stages] = groups_s
+        _set_shared(links, messages_s, after_s, left_s[:, num_stages:])
+        return times_on(graph, links, table_s, Deadline(latest_s * (1 + LABEL_SUM), left_s))
 
     def _links(self, transfers: Ints, stages: Ints) -> Ints:
         """Numbers of the links of each flow: activations, gradients, all-reduces; shape (n, 3 S - 2, 2)."""
@@ -139,17 +126,27 @@ def _host_links(network: StageNetwork) -> _HostLinks:
     return _HostLinks(len(numbers), np.array([first for first, *_ in entered]), np.array(reduced))
 
 
-def _on_links(routes: Routes, messages_s: Floats, after_s: Floats) -> Floats:
-    """Seconds of all messages on each link and what surely follows the last one, from those by flow; (n, links)."""
-    uses = _uses(routes, messages_s.shape[1])
-    found: Floats = messages_s @ uses.T + np.where(uses, after_s[:, None], np.inf).min(axis=2, initial=np.inf)
-    return found
+@compiled
+def _set_shared(links: Ints, messages_s: Floats, after_s: Floats, left_s: Floats) -> None:
+    """Leave out links of a single flow, whose messages follow one another anyway; set the least seconds of the others.
 
-
-@lru_cache(maxsize=1024)
-def _uses(routes: Routes, num_flows: int) -> Bools:
-    """Whether each link is used by each flow of messages, shape (links, flows)."""
-    uses = np.zeros((num_links(routes), num_flows), dtype=bool)
-    for flow, route in enumerate(routes[:num_flows]):
-        uses[list(route), flow] = True
-    return uses
+    These are those of all messages, whose flows come first, and of what surely follows the last one; (n, links).
+    """
+    num_flows, num_messages = np.empty(left_s.shape[1], np.int64), messages_s.shape[1]
+    for path in range(len(links)):
+        num_flows[:], left_s[path] = 0, 0.0
+        for link in links[path].flat:
+            if link != NONE:
+                num_flows[link] += 1
+        after = np.full(left_s.shape[1], np.inf)
+        for flow in range(links.shape[1]):
+            num_shared = 0
+            for which in range(links.shape[2]):
+                link, links[path, flow, which] = links[path, flow, which], NONE
+                if link != NONE and num_flows[link] > 1:
+                    links[path, flow, num_shared] = link
+                    num_shared += 1
+                    if flow < num_messages:
+                        left_s[path, link] += messages_s[path, flow]
+                        after[link] = min(after[link], after_s[path, flow])
+        left_s[path] += after
