@@ -7,7 +7,7 @@ from benchmarks.harness.driver import Jobs, Parts, Request, parts_under
 from benchmarks.harness.measuring import Answer, Answers, Tree, answer_of, answers_of
 from benchmarks.problems.specs import COMPARED, Spec
 from benchmarks.report.pages import markdown, ratio, times, whole_seconds
-from benchmarks.solver_steps import JOBS, part_of_steps
+from benchmarks.solver_steps import ONE_JOB, part_of_steps
 
 PART = "planners: "
 
@@ -28,7 +28,7 @@ def tables(parts: Parts) -> dict[str, str]:
     for name, answers in found.items():
         steps = parts.get(part_of_steps(name))
         if steps is not None:
-            answers["milp"] = answer_of(steps[JOBS[0]])
+            answers["milp"] = answer_of(steps[ONE_JOB])
     return {"planner seconds": seconds_table(found)}
 
 

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from functools import partial
 
 from benchmarks.harness.driver import Jobs, Parts, Request, parts_under
-from benchmarks.harness.measuring import Answer, Tree, answer_of
+from benchmarks.harness.measuring import Answer, Answers, Tree, answer_of
 from benchmarks.problems.registry import STEPS
 from benchmarks.problems.specs import Spec
-from benchmarks.report.pages import markdown, percent, times, whole_seconds
+from benchmarks.report.pages import markdown, percent
 from stagecut.planner.solvers.search.options import SolveOptions
 
 PART = "steps: "
-JOBS = ("1 job", "2 jobs")
+ONE_JOB = "1 job"
 SIZES = (
     ("variants looked at", "variants looked at"),
     ("variants built", "variants built"),
@@ -39,9 +39,6 @@ STEP_NAMES = (
     *("positions", "branching", "multipliers", "MIP", "simulation"),
 )
 
-AnswersByJobs = Mapping[str, Mapping[str, Answer]]
-"""Answers by name of the spec, then by number of jobs."""
-
 
 def jobs(specs: tuple[Spec, ...] = STEPS) -> Jobs:
     """Jobs by name of the part."""
@@ -54,30 +51,23 @@ def part_of_steps(spec_name: str) -> str:
 
 
 def measure(spec: Spec, request: Request) -> Tree:
-    """The answers of `milp` with one job and with two, and the number of variants."""
-    limit_s = request.time_scale * spec.time_limit_s
-    answers = {
-        jobs: request.answer(spec, "milp", SolveOptions(time_limit_s=limit_s, jobs=number)).answer.tree()
-        for number, jobs in enumerate(JOBS, start=1)
-    }
-    return {**answers, "variants": len(spec.problem().variants)}
+    """The answer of `milp` with one job, and the number of variants."""
+    options = SolveOptions(time_limit_s=request.time_scale * spec.time_limit_s, jobs=1)
+    answer = request.answer(spec, "milp", options).answer
+    return {ONE_JOB: answer.tree(), "variants": len(spec.problem().variants)}
 
 
 def tables(parts: Parts) -> dict[str, str]:
     """Tables by marker."""
     own = parts_under(parts, PART)
-    answers = {name: {jobs: answer_of(part[jobs]) for jobs in JOBS} for name, part in own.items()}
+    answers = {name: answer_of(part[ONE_JOB]) for name, part in own.items()}
     variants = {name: part["variants"] for name, part in own.items()}
-    return {
-        "sizes": sizes_table(answers, variants),
-        "seconds": seconds_table(answers),
-        "jobs": jobs_table(answers),
-    }
+    return {"sizes": sizes_table(answers, variants), "seconds": seconds_table(answers)}
 
 
-def sizes_table(answers: AnswersByJobs, variants: Mapping[str, int]) -> str:
+def sizes_table(answers: Answers, variants: Mapping[str, int]) -> str:
     """Arcs and other counts of all variants together, one column per spec; what is zero in all of them is left out."""
-    singles = [of[JOBS[0]] for of in answers.values()]
+    singles = list(answers.values())
     rows = [["variants", *(str(variants[name]) for name in answers)]]
     counts = [(row, [single.counts.get(name, 0) for single in singles]) for row, name in SIZES]
     rows += [[row, *(f"{count:,}" for count in own)] for row, own in counts if any(own)]
@@ -85,9 +75,9 @@ def sizes_table(answers: AnswersByJobs, variants: Mapping[str, int]) -> str:
     return markdown(["", *answers], rows)
 
 
-def seconds_table(answers: AnswersByJobs) -> str:
+def seconds_table(answers: Answers) -> str:
     """Seconds and share of each step, one column per spec; steps that no search took are left out."""
-    singles = [of[JOBS[0]] for of in answers.values()]
+    singles = list(answers.values())
     steps = [{**single.step_seconds, "all else": _rest_s(single)} for single in singles]
     rows = [
         [name, *(_with_share(of.get(name, 0.0), _search_s(single)) for of, single in zip(steps, singles, strict=True))]
@@ -96,17 +86,6 @@ def seconds_table(answers: AnswersByJobs) -> str:
     ]
     rows.append(["whole search", *(f"{_search_s(single):.1f} s" for single in singles)])
     return markdown(["", *answers], rows)
-
-
-def jobs_table(answers: AnswersByJobs) -> str:
-    """Seconds of the whole search with one job and with two."""
-    rows = []
-    for name, of in answers.items():
-        one, two = (of[jobs] for jobs in JOBS)
-        alike = "yes" if _is_alike(one, two) else "no"
-        seconds = [whole_seconds(one.search_s), whole_seconds(two.search_s)]
-        rows.append([name, *seconds, times(_search_s(one) / _search_s(two)), alike])
-    return markdown(["instance", *JOBS, "speed-up", "same answer"], rows)
 
 
 def _search_s(answer: Answer) -> float:
@@ -119,7 +98,3 @@ def _rest_s(answer: Answer) -> float:
 
 def _with_share(seconds: float, whole_s: float) -> str:
     return f"{seconds:.2f} s, {100 * seconds / whole_s:.0f} %"
-
-
-def _is_alike(one: Answer, two: Answer) -> bool:
-    return (one.objective_s, one.bound_s, one.counts) == (two.objective_s, two.bound_s, two.counts)

@@ -1,16 +1,16 @@
 """Seconds of the parts of a search, and of other formulations and planners.
 
 Options: `benchmarks/harness/driver.py`. Counts are the same in every run; seconds depend on the machine, so only
-those of one run are compared. The tables: what the steps of `milp` leave and take (`solver_steps`), what its labels,
-MIPs and rows close (`contributions`), the formulations against each other (`formulations`), the other planners
-(`other_planners`), the simulator (`simulator_speed`).
+those of one run are compared. The tables: what the steps of `milp` leave and take (`solver_steps`), what a second job
+brings (`second_job`), what labels, MIPs and rows close (`contributions`), the formulations against each other
+(`formulations`), the other planners (`other_planners`), the simulator (`simulator_speed`).
 """
 
 from dataclasses import replace
 
-from benchmarks import contributions, formulations, other_planners, simulator_speed, solver_steps
+from benchmarks import contributions, formulations, other_planners, second_job, simulator_speed, solver_steps
 from benchmarks.harness.driver import Driver, Jobs, Parts, Tables
-from benchmarks.problems.registry import DP, FAMILIES, SMOKE, SPEED, STEPS, TEXTBOOK, TEXTBOOK_RACE, WAYS
+from benchmarks.problems.registry import DP, FAMILIES, LONG, SMOKE, SPEED, STEPS, TEXTBOOK, TEXTBOOK_RACE, WAYS
 from benchmarks.problems.specs import Spec
 from benchmarks.report.pages import BENCHMARKS_PAGE, SOLVER_PAGE
 
@@ -18,6 +18,7 @@ from benchmarks.report.pages import BENCHMARKS_PAGE, SOLVER_PAGE
 def jobs(
     *,
     steps: tuple[Spec, ...] = STEPS,
+    long: tuple[Spec, ...] = LONG,
     ways: tuple[Spec, ...] = WAYS,
     families: tuple[Spec, ...] = FAMILIES,
     solvers: tuple[Spec, ...] = SPEED,
@@ -36,6 +37,7 @@ def jobs(
     return {
         **simulator_speed.jobs(*simulator),
         **solver_steps.jobs(steps),
+        **second_job.jobs(long),
         **contributions.jobs(ways=ways, families=families),
         **other_planners.jobs(solvers),
         **formulations.jobs(textbook=textbook, races=races, dp=dp),
@@ -50,6 +52,7 @@ def tables(parts: Parts) -> Tables:
             **other_planners.tables(parts),
             **simulator_speed.tables(parts),
             **solver_steps.tables(parts),
+            **second_job.tables(parts),
             **contributions.tables(parts),
         },
     }
@@ -60,7 +63,15 @@ DRIVER = Driver(
     name="speed",
     jobs=jobs(),
     quick_jobs=jobs(
-        steps=SMOKE, ways=SMOKE, families=SMOKE, solvers=QUICK, textbook=SMOKE, races=SMOKE, dp=SMOKE, simulator=(4, 8)
+        steps=SMOKE,
+        long=SMOKE,
+        ways=SMOKE,
+        families=SMOKE,
+        solvers=QUICK,
+        textbook=SMOKE,
+        races=SMOKE,
+        dp=SMOKE,
+        simulator=(4, 8),
     ),
     tables=tables,
 )

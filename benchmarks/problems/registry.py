@@ -197,6 +197,18 @@ HARD = tuple(
 )
 """Hard to prove: many devices of unlike types, contended links, many variants; and two of `QUALITY` with less time."""
 
+LONG = tuple(
+    Spec(model=model, cluster=cluster, global_batch=batch, solvers=("milp",), time_limit_s=200.0)
+    for model, cluster, batch in (
+        ("gpt3-175b", "a100-v100-512", 1536),
+        ("resnet152", "three-generations-64", 256),
+        ("resnet152", "1x8:v100-16,5x4:titan-rtx", 64),
+        ("vgg19", "50x3:v100-16,34x3:titan-v@10", 1024),
+        ("gpt2-1.3b", "6x4:h100-80+4:titan-rtx,9x5:titan-rtx@25", 192),
+    )
+)
+"""For what a second job brings."""
+
 ONLY_INTERLEAVED = (Schedule.INTERLEAVED,)
 ON_REQUEST = tuple(
     replace(spec, solvers=("milp",), time_limit_s=60)
