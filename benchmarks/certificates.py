@@ -1,8 +1,9 @@
 """How soon `milp` has a plan and a bound, and how far it closes the gap; options: `benchmarks/harness/driver.py`.
 
-Three sets of problems: large or contended ones chosen because they are hard (`HARD`), some with choices that a job has
-to ask for (`ON_REQUEST`), and random ones (`DRAWN`), which nobody chose. `--only "07: "` measures one of the latter,
-`--only gpt3` all with that in their name. Seconds are those of the search, without the start of the process.
+Four sets of problems: large or contended ones chosen because they are hard (`HARD`), some with choices that a job has
+to ask for (`ON_REQUEST`), and random ones, which nobody chose: on clusters of the catalogue (`OF_CATALOGUE`) and on
+random clusters (`DRAWN`). `--only catalogue` measures all of the former, `--only "07: "` one of the latter, `--only
+gpt3` all with that in their name. Seconds are those of the search, without the start of the process.
 """
 
 import math
@@ -12,6 +13,7 @@ from functools import partial
 from benchmarks.harness.driver import Driver, Jobs, Parts, Request, Tables
 from benchmarks.harness.measuring import Answer, Tree, answers_of
 from benchmarks.problems.drawn import DRAWN
+from benchmarks.problems.of_catalogue import OF_CATALOGUE
 from benchmarks.problems.registry import HARD, ON_REQUEST, SMOKE
 from benchmarks.problems.specs import Spec
 from benchmarks.report.pages import BENCHMARKS_PAGE, markdown, percent, whole_seconds
@@ -41,22 +43,23 @@ def measure(spec: Spec, request: Request) -> Tree:
 def tables(parts: Parts) -> Tables:
     """The problems one by one, and how many of the drawn ones are as wanted."""
     answers = {name: answers_of(part)[SOLVER] for name, part in parts.items()}
-    drawn = {name: answer for name, answer in answers.items() if is_drawn(name)}
+    drawn, of_catalogue = (_numbered(answers, problems) for problems in (DRAWN, OF_CATALOGUE))
     asked = {name: answers[name] for name in answers if name in NAMES_ON_REQUEST}
-    hard = {name: answers[name] for name in answers if name not in drawn | asked}
+    hard = {name: answers[name] for name in answers if name not in drawn | of_catalogue | asked}
     return {
         BENCHMARKS_PAGE: {
             "certificates": certificates_table(hard),
             "certificates on request": certificates_table(asked),
             "drawn certificates": certificates_table(drawn),
-            "certificates of drawn problems": summary(drawn),
+            "certificates of drawn problems": summary("on random clusters", drawn),
+            "certificates of the catalogue": summary("on clusters of the catalogue", of_catalogue),
         }
     }
 
 
-def is_drawn(name: str) -> bool:
-    """Whether a part begins with the number of a drawn problem."""
-    return name.partition(": ")[0] in DRAWN
+def _numbered(answers: Mapping[str, Answer], problems: Mapping[str, Spec]) -> dict[str, Answer]:
+    """The answers whose name begins with the number of one of the problems."""
+    return {name: answer for name, answer in answers.items() if name.partition(": ")[0] in problems}
 
 
 def certificates_table(answers: Mapping[str, Answer]) -> str:
@@ -64,7 +67,7 @@ def certificates_table(answers: Mapping[str, Answer]) -> str:
     return markdown(HEAD, [[name, *_cells(answer)] for name, answer in answers.items()])
 
 
-def summary(answers: Mapping[str, Answer]) -> str:
+def summary(title: str, answers: Mapping[str, Answer]) -> str:
     """How many have a bound soon, and the gap in time; the others by name, the widest first."""
     soon = [name for name, answer in answers.items() if (answer.first_bound_s or FIRST_BOUND_S + 1) <= FIRST_BOUND_S]
     left = {name: answer for name, answer in answers.items() if not _is_closed(answer)}
@@ -74,7 +77,7 @@ def summary(answers: Mapping[str, Answer]) -> str:
         ["1 % within 60 s", f"{len(answers) - len(left)} of {len(answers)}"],
         ["open", "; ".join(f"{name} ({percent(answer.gap)})" for name, answer in worst) or "none"],
     ]
-    return markdown(("drawn problems", ""), rows, numbers=False)
+    return markdown((title, ""), rows, numbers=False)
 
 
 def complaint(parts: Parts) -> str:
@@ -105,7 +108,7 @@ def _cells(answer: Answer) -> Sequence[str]:
 
 DRIVER = Driver(
     name="certificates",
-    jobs=jobs((*HARD, *ON_REQUEST), DRAWN),
+    jobs=jobs((*HARD, *ON_REQUEST), OF_CATALOGUE | DRAWN),
     quick_jobs=jobs(SMOKE, {}),
     tables=tables,
     complaint=complaint,

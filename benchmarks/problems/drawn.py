@@ -48,19 +48,26 @@ def _draw(draw: random.Random) -> Spec | None:
     """A problem; None if it does not fit."""
     model, batch, classes = draw.choice(MODELS), draw.choice(BATCHES), _classes(draw)
     cluster = described(",".join(classes))
-    state_bytes = STATE * sum(layer.params_bytes for layer in build_model(model).layers)
-    share = state_bytes / _memory_bytes(cluster)
     if draw.random() < SHARE_TIGHT:
-        factor = share / draw.uniform(*TIGHT_STATE)
+        factor = _state_share(model, cluster) / draw.uniform(*TIGHT_STATE)
         if factor * min(kind.memory_bytes for kind in cluster.device_types) < LEAST_GIB * GIB:
             return None
         classes = _tightened(classes, factor)
-        share = state_bytes / _memory_bytes(described(",".join(classes)))
-    least, most = SAMPLES_PER_DEVICE
-    fits = share <= LARGEST_STATE and least <= batch / cluster.num_devices <= most
-    if not fits or not DEVICES[0] <= cluster.num_devices <= DEVICES[1]:
+        cluster = described(",".join(classes))
+    if not suits(model, cluster, batch) or not DEVICES[0] <= cluster.num_devices <= DEVICES[1]:
         return None
     return Spec(model=model, cluster=",".join(classes), global_batch=batch, solvers=("milp",), time_limit_s=60)
+
+
+def suits(model: str, cluster: Cluster, batch: int) -> bool:
+    """Whether the state of training leaves room for activations, and the batch gives every device something to do."""
+    least, most = SAMPLES_PER_DEVICE
+    return _state_share(model, cluster) <= LARGEST_STATE and least <= batch / cluster.num_devices <= most
+
+
+def _state_share(model: str, cluster: Cluster) -> float:
+    """What parameters, gradients and moments take of all memory."""
+    return STATE * sum(layer.params_bytes for layer in build_model(model).layers) / _memory_bytes(cluster)
 
 
 def _classes(draw: random.Random) -> list[str]:

@@ -10,6 +10,7 @@ from benchmarks.harness.driver import Request
 from benchmarks.harness.measuring import Answer, measured_here
 from benchmarks.problems.described_clusters import described, is_described
 from benchmarks.problems.drawn import DEVICES, DRAWN, drawn
+from benchmarks.problems.of_catalogue import OF_CATALOGUE
 from benchmarks.problems.registry import HARD
 from stagecut.models import cluster_names
 from stagecut.planner.core.messages.errors import BadInputError
@@ -50,7 +51,13 @@ def test_random_problems_are_drawn_by_seed():
     assert DRAWN["31"].name == "gpt2-345m, 12x2:v100-16, batch 360"
 
 
-@pytest.mark.parametrize("spec", [*HARD, *DRAWN.values()], ids=lambda spec: spec.name)
+def test_random_problems_of_the_catalogue_are_drawn_by_seed():
+    """Today's are those whose results are kept, each once."""
+    assert len({spec.name for spec in OF_CATALOGUE.values()}) == len(OF_CATALOGUE) == 49
+    assert OF_CATALOGUE["catalogue-49"].name == "llama3-70b, three-generations-64, batch 64"
+
+
+@pytest.mark.parametrize("spec", [*HARD, *DRAWN.values(), *OF_CATALOGUE.values()], ids=lambda spec: spec.name)
 def test_every_problem_has_variants(spec):
     """Its batch can be divided over its devices."""
     assert spec.problem().variants
@@ -90,9 +97,13 @@ def test_certificates_of_a_small_problem():
     assert answer.gap_after_s["60"] == answer.gap
 
 
-def test_tables_and_summary_of_drawn_problems():
-    """One of two has its bound in time and is closed; the other is named with its gap."""
-    parts = {NAME: {"milp": ANSWER.tree()}, OTHER: {"milp": LATE.tree()}, HARD[0].name: {"milp": ANSWER.tree()}}
+def test_tables_and_summaries_of_random_problems():
+    """One of two on random clusters has its bound in time and is closed; the other is named with its gap."""
+    parts = {
+        name: {"milp": ANSWER.tree()}
+        for name in (NAME, HARD[0].name, f"catalogue-01: {OF_CATALOGUE['catalogue-01'].name}")
+    }
+    parts[OTHER] = {"milp": LATE.tree()}
     (tables,) = certificates.tables(parts).values()
     row = "0.5 s | 2.0 s | 50.00 % | 10.00 % | 1.00 % | 1.00 % | 20 s | 1.00 GiB |"
     assert tables["certificates"].splitlines()[2:] == [f"| {HARD[0].name} | {row}"]
@@ -101,6 +112,11 @@ def test_tables_and_summary_of_drawn_problems():
         "| a bound within 3 s | 1 of 2 |",
         "| 1 % within 60 s | 1 of 2 |",
         f"| open | {OTHER} (40.00 %) |",
+    ]
+    assert tables["certificates of the catalogue"].splitlines()[2:] == [
+        "| a bound within 3 s | 1 of 1 |",
+        "| 1 % within 60 s | 1 of 1 |",
+        "| open | none |",
     ]
 
 
