@@ -41,7 +41,7 @@ def measure(spec: Spec, request: Request) -> Tree:
 
 
 def tables(parts: Parts) -> Tables:
-    """The problems one by one, and how many of the drawn ones are as wanted."""
+    """The problems one by one, but those of the catalogue, and how many of the random ones are as wanted."""
     answers = {name: answers_of(part)[SOLVER] for name, part in parts.items()}
     drawn, of_catalogue = (_numbered(answers, problems) for problems in (DRAWN, OF_CATALOGUE))
     asked = {name: answers[name] for name in answers if name in NAMES_ON_REQUEST}

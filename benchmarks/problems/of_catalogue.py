@@ -13,6 +13,7 @@ CLUSTERS = (
     *("hetpipe-16", "commodity-32", "dgx-a100-16", "a100-v100-32", "a100-v100-512"),
     *("three-generations-64", "mixed-server-8"),
 )
+"""All but the two of alike devices in a single server."""
 BATCHES = (64, 96, 128, 192, 256, 384, 512, 768, 1024)
 
 
