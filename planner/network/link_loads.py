@@ -36,6 +36,11 @@ class LinkLoads(NamedTuple):
     """2 M c of a transfer on a shared fabric; minus infinity for other arcs."""
     after_home: Floats
     """2 M c of a transfer over a bridge; minus infinity for other arcs."""
+    to_outward: Floats
+    """What an arc adds to home with the activations alone that a shared fabric carries: B of a stage, and (M + 1) c of
+    a transfer; minus infinity for other arcs, and where micro-batches may be halved."""
+    crossing: Floats
+    """Zero for a transfer to another host, whose flows cross with others there; minus infinity likewise."""
 
     def take(self, kept: Ints) -> "LinkLoads":
         """The columns of the `kept` arcs."""
@@ -105,6 +110,7 @@ def build_loads(network: StageNetwork) -> LinkLoads:
     opens, same_island, shared = (sends & column[entry] for column in _entries(network))
     on_fabric, on_bridge = same_island & shared, sends & ~opens & ~same_island
     both_s = 2 * num_microbatches * transfer_s
+    is_whole = not network.costs.problem.job.may_slice(network.variant.schedule, network.variant.micro_batch)
 
     def where(chosen: Bools, seconds: Floats | float) -> Floats:
         found: Floats = np.where(chosen, seconds, -np.inf)
@@ -118,6 +124,11 @@ def build_loads(network: StageNetwork) -> LinkLoads:
         after_interface=where(opens, num_microbatches * transfer_s),
         after_fabric=where(on_fabric, both_s),
         after_home=where(on_bridge, both_s),
+        to_outward=where(
+            (is_stage | on_fabric) & is_whole,
+            np.where(is_stage, arcs.backward_s, (num_microbatches + 1) * transfer_s),
+        ),
+        crossing=where(opens & is_whole, 0.0),
     )
 
 

@@ -26,7 +26,7 @@ order, so queues and further waits only add to it. Derivations: docs/bounds.md.
   wait on the links that they share for those of later stages, which are ready sooner.
 - load, per link that messages take: the first of them ready + M (sum of c over its flows) + B_t and the way home of
   stage t, which receives the gradients nearest to stage 0; the largest over the flows of all boundaries from any one
-  on.
+  on. Or of a few messages only: of activations alone, of late ones with early gradients.
 - both ways, of boundaries whose two directions take a link:  PF_s + F_s + 2 M c_s + B_s + PB_s + g_0. The load row of
   these two flows with the least way home.
 - flush, GPipe only:  total + (M - 1) max(F, c) + (M - 1) max(B, c) + g_0, each maximum over all

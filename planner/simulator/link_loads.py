@@ -7,6 +7,7 @@ import numpy as np
 from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.cost.plan_costs import PlanCosts
 from stagecut.planner.simulator.chains import Chains
+from stagecut.planner.simulator.crossings import crossing_rows, one_way_rows
 
 
 def load_rows(costs: PlanCosts, chains: Chains, home_s: Floats) -> Floats:
@@ -37,4 +38,8 @@ def load_rows(costs: PlanCosts, chains: Chains, home_s: Floats) -> Floats:
             ready_s[link] = min(ready_s[link], forward_ready_s[boundary])
         for link in outward | homeward:
             rows_s[link] = max(rows_s[link], ready_s[link] + load_s[link] + follows_s[link])
+    if costs.halves is not None:  # a half on the last stage may be all that follows the last activation
+        return np.array(list(rows_s.values()))
+    for link, seconds in (*one_way_rows(costs, chains, home_s), *crossing_rows(costs, chains, home_s)):
+        rows_s[link] = max(rows_s[link], seconds)
     return np.array(list(rows_s.values()))

@@ -1,10 +1,12 @@
 """Labels never rule out a plan, and decide the shared rows exactly."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from stagecut.planner.core.cluster import Link
+from stagecut.planner.core.cluster import Cluster, Island, Link, Server
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.cost.cost_model import CostModel
@@ -13,11 +15,12 @@ from stagecut.planner.network.stage_network import build_network, with_positions
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.solvers.exact.decision import Decision
 from stagecut.planner.solvers.reference.brute_force import all_plans
-from tests.catalogue import WEIGHTS_ONLY, chain, job, one_device_per_server
+from tests.catalogue import WEIGHTS_ONLY, chain, job, kinds, layer, one_device_per_server
 from tests.network_paths import paths_by_plan
 from tests.property.strategies import problems
 
 SLACK = 1 + 1e-9
+ONE = Island(device_type="gpu", count=1)
 
 
 def least_bounds(problem, costs, families=None):
@@ -52,6 +55,48 @@ def test_all_rows_never_rule_out_the_best_plan(problem):
 def test_many_loops_never_rule_out_the_best_plan(problem):
     """With many micro-batches windows of several stages have many loops, whatever labels at a node mix them."""
     check_best_plans_are_left(problem)
+
+
+def check_least_in_time(problem, seconds):
+    """At these seconds labels find a path, and none below, without positions and with."""
+    network = build_network(CostModel(problem), problem.variants[0])
+    for chosen in (network, with_positions(network)):
+        decision = Decision(build_rows(chosen))
+        assert decision.path_below(seconds / SLACK) is None
+        assert decision.path_below(seconds * SLACK) is not None
+
+
+def test_labels_see_early_gradients_wait_for_late_activations():
+    """Layers of F = B = 4, 1 and 1 s on three hosts that hold one each, 3 s between them, 6 micro-batches.
+
+    Out of the second host: 4 activations from 16 s on, 4 gradients, B_0 of three micro-batches. Other rows: 48 or less.
+    """
+    model = chain(2, {"gpu": 2.0}, params_bytes=2.0, output_bytes=6.0)
+    first = layer("first", {"gpu": 8.0}, params_bytes=2.0, output_bytes=6.0)
+    problem = Problem(
+        model=replace(model, layers=(first, *model.layers)),
+        cluster=one_device_per_server(*["gpu"] * 3, network=Link(bandwidth_bytes_per_s=2.0), memory_bytes=1.0),
+        job=job(6, schedule=Schedule.EAGER_ONE_F_ONE_B, optimizer=WEIGHTS_ONLY),
+    )
+    check_least_in_time(problem, 16.0 + 4 * 3.0 + 4 * 3.0 + 3 * 4.0)
+
+
+def test_labels_see_activations_alone_on_a_fabric():
+    """Nine layers of F = B = 0.5 s, one for each device: three on a fabric, 1 s between them, and six without waits.
+
+    The first three: 8 activations from 0.5 s on, then 7 F, 9 B and the last gradient over two boundaries. Both
+    directions take 0.5 + 16 + 0.5, other rows less.
+    """
+    servers = (
+        Server(name="shared", islands=(replace(ONE, count=3, fabric=Link(bandwidth_bytes_per_s=2.0), shared=True),)),
+        Server(name="free", islands=(replace(ONE, count=6),)),
+    )
+    problem = Problem(
+        model=chain(9, {"gpu": 1.0}, params_bytes=2.0, output_bytes=2.0),
+        cluster=Cluster(name="two", device_types=kinds(gpu=1.0), servers=servers),
+        job=job(4, schedule=Schedule.EAGER_ONE_F_ONE_B, optimizer=WEIGHTS_ONLY),
+    )
+    check_least_in_time(problem, 0.5 + 8 + 7 * 0.5 + 9 * 0.5 + 2.0)
 
 
 def test_labels_see_the_loops_of_all_stages():

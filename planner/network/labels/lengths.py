@@ -7,6 +7,7 @@ import numpy as np
 from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.numerics.compiled import compiled, inlined
 from stagecut.planner.network.allreduce_queues import NO_QUEUES, AllReduceQueues
+from stagecut.planner.network.labels.crossings import NO_HOST, HostLengths, Leaving, crossing_row
 from stagecut.planner.network.link_loads import (
     NO_LOADS,
     ArcLoads,
@@ -18,11 +19,11 @@ from stagecut.planner.network.link_loads import (
 from stagecut.planner.network.link_loads import START as NO_LOAD
 
 ROUND_TRIP, FORWARD, LOOP, QUEUE, HOME, INTERFACE, FABRIC, SLOW_FORWARD = range(8)
-SLOW_BACKWARD, PAIR, BASE, LEFT, GAIN, BEGUN = range(8, 14)
-"""The lengths of a label; with shared rows only the first ones."""
+SLOW_BACKWARD, PAIR, BASE, LEFT, GAIN, BEGUN, OUTWARD, HOST = range(8, 16)
+"""The lengths of a label; with shared rows only the first ones. From the last one on they are its `HostLengths`."""
 NUM_SHARED, NUM_LIMITED = 3, 8
 """Of how many there is a :mod:`latest <stagecut.planner.network.labels.latest>`: with all rows, the first eight."""
-START = np.array([0.0, 0.0, -np.inf, 0.0, 0.0, *NO_LOAD, 0.0, 0.0, -np.inf, -np.inf, 0.0, 0.0, 0.0])
+START = np.array([0.0, 0.0, -np.inf, 0.0, 0.0, *NO_LOAD, 0.0, 0.0, -np.inf, -np.inf, 0.0, 0.0, 0.0, -np.inf, *NO_HOST])
 
 
 @inlined
@@ -151,6 +152,8 @@ class ArcTerms(Protocol):
     after_interface: float
     after_fabric: float
     after_home: float
+    to_outward: float
+    crossing: float
     least_depth: int
     largest_depth: int
     first_turn: int
@@ -208,6 +211,7 @@ def set_terms(criteria: Criteria, arc: int, terms: ArcTerms) -> None:
     terms.after_interface = loads.after_interface[arc]
     terms.after_fabric = loads.after_fabric[arc]
     terms.after_home = loads.after_home[arc]
+    terms.to_outward, terms.crossing = loads.to_outward[arc], loads.crossing[arc]
 
 
 @inlined
@@ -350,6 +354,8 @@ def extend(
         or _is_late(terms.queue_alone, terms.queue_with_way_on, terms.queue_with_loop, queue, turned, here)
     ):
         return False
+    if not terms.is_stage and _largest_of_few(terms, before, ways_on[0]) > terms.limit:
+        return False
     after[ROUND_TRIP] = round_trip + terms.round_trip
     after[FORWARD] = forward + terms.forward
     after[LOOP] = loop
@@ -359,7 +365,50 @@ def extend(
     after[PAIR], after[BASE], after[LEFT], after[GAIN], after[BEGUN] = pair, base, left, gain, -begun
     loaded = loads_after(loads_of(terms), loaded, home, after[HOME])
     after[INTERFACE], after[FABRIC] = loaded.interface, loaded.fabric
+    _take_host_further(terms, before, after)
     return True
+
+
+@inlined
+def _largest_of_few(terms: ArcTerms, before: Floats, way_on: float) -> float:
+    """The larger of the rows of some messages on the links of a transfer: of activations alone, and of crossing ones.
+
+    `way_on` leads on from its head.
+    """
+    row = before[OUTWARD] + terms.to_outward + way_on
+    if terms.crossing > -np.inf:
+        leaving = Leaving(
+            before[ROUND_TRIP],
+            before[HOME],
+            before[SLOW_FORWARD],
+            before[SLOW_BACKWARD],
+            terms.slow_forward,
+            terms.round_trip + way_on,
+        )
+        row = max(row, crossing_row(_host_of(before), leaving, terms.num_microbatches))
+    return float(row)
+
+
+@inlined
+def _host_of(lengths: Floats) -> HostLengths:
+    return HostLengths(
+        lengths[HOST], lengths[HOST + 1], lengths[HOST + 2], lengths[HOST + 3], lengths[HOST + 4], lengths[HOST + 5]
+    )
+
+
+@inlined
+def _take_host_further(terms: ArcTerms, before: Floats, after: Floats) -> None:
+    """Set the lengths of the current host and island after an arc; those of the whole path are set."""
+    after[OUTWARD] = before[OUTWARD] + terms.to_outward
+    if terms.is_stage:
+        after[OUTWARD] = max(after[OUTWARD], after[HOME])
+    host = before[HOST], before[HOST + 1], before[HOST + 2], before[HOST + 3]
+    forward, backward = before[HOST + 4] + terms.forward, before[HOST + 5] + terms.slow_backward
+    if terms.crossing > -np.inf:
+        host = before[ROUND_TRIP], before[SLOW_FORWARD], before[SLOW_BACKWARD], terms.slow_forward
+        forward = backward = 0.0
+    after[HOST], after[HOST + 1], after[HOST + 2], after[HOST + 3] = host
+    after[HOST + 4], after[HOST + 5] = forward, backward
 
 
 @inlined
