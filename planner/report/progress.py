@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from stagecut.planner.core.messages.visible import visible
+from stagecut.planner.core.numerics.compiled import is_compiling
 from stagecut.planner.core.result import HistoryPoint, relative_gap
 from stagecut.planner.report.labels import percent_label, seconds_label
 from stagecut.planner.report.visible_stream import drawn_on
@@ -24,6 +25,8 @@ PLAIN_EVERY_S = 3.0
 """Interval between two plain lines."""
 REDRAWS_PER_S = 4.0
 """How often the live line is redrawn."""
+COMPILING = "  compiling, once per machine"
+"""Ends the line while the search waits for that."""
 
 
 def time_words(point: HistoryPoint | None) -> str:
@@ -66,7 +69,8 @@ class _Latest:
         self._point = point
 
     def line(self) -> str:
-        return f"{self._head}{self._words(self._point)}  {time.perf_counter() - self._started:.1f} s"
+        seconds = f"{time.perf_counter() - self._started:.1f} s"
+        return f"{self._head}{self._words(self._point)}  {seconds}{COMPILING if is_compiling() else ''}"
 
     def render(self) -> Text:
         return Text(self.line(), no_wrap=True, overflow="ellipsis")

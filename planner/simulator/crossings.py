@@ -6,7 +6,7 @@ j, with i and j where they begin to wait (docs/bounds.md, "Crossing flows").
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -28,7 +28,9 @@ def one_way_rows(costs: PlanCosts, chains: Chains, home_s: Floats) -> Iterator[t
 
 def crossing_rows(costs: PlanCosts, chains: Chains, home_s: Floats) -> Iterator[tuple[str, float]]:
     """Links, and the largest row of activations and gradients that cross there, for any two of their boundaries."""
-    links, outward, homeward = _pairs(costs.forward_links, costs.backward_links)
+    links, outward, homeward = _pairs(costs)
+    if not links:
+        return
     micro_batches, transfer_s = costs.variant.num_microbatches, costs.transfer_s
     backward_before_s = chains.backward_before
     messages_s = np.zeros(costs.num_stages)
@@ -49,18 +51,17 @@ def crossing_rows(costs: PlanCosts, chains: Chains, home_s: Floats) -> Iterator[
     yield from zip(links, (first_s.max(axis=1) + last_s.max(axis=1)).tolist(), strict=True)
 
 
-def _pairs(
-    forward_links: Sequence[Sequence[str]], backward_links: Sequence[Sequence[str]]
-) -> tuple[list[str], Ints, Ints]:
-    """Links, with two boundaries whose activations and gradients they carry."""
+def _pairs(costs: PlanCosts) -> tuple[list[str], Ints, Ints]:
+    """Links, with two boundaries whose activations and gradients they carry; no message of these takes no time."""
     homeward: dict[str, list[int]] = defaultdict(list)
-    for boundary, links in enumerate(backward_links):
-        for link in set(links):
+    slow = np.flatnonzero(costs.transfer_s > 0).tolist()
+    for boundary in slow:
+        for link in set(costs.backward_links[boundary]):
             homeward[link].append(boundary)
     found = [
         (link, boundary, other)
-        for boundary, links in enumerate(forward_links)
-        for link in set(links)
+        for boundary in slow
+        for link in set(costs.forward_links[boundary])
         for other in homeward[link]
     ]
     return [link for link, _, _ in found], *np.array([pair for _, *pair in found], dtype=np.int64).reshape(-1, 2).T

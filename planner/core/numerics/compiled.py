@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from types import FunctionType
 from typing import ParamSpec, TypeVar, cast
@@ -17,6 +18,7 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """
     from numba import njit
 
+    _watch()
     _forget_outdated(cast(FunctionType, function))
     kept: Callable[P, R] = njit(cache=True, nogil=True)(function)
     return kept
@@ -28,6 +30,30 @@ def inlined(function: Callable[P, R]) -> Callable[P, R]:
 
     kept: Callable[P, R] = njit(inline="always")(function)
     return kept
+
+
+def is_compiling() -> bool:
+    """Whether a function is being compiled at this moment."""
+    return bool(_under_way)
+
+
+_under_way: list[object] = []
+"""What is being compiled, innermost last."""
+
+
+@cache
+def _watch() -> None:
+    """Keep track of what is being compiled; kept machine code that is read again does not count."""
+    from numba.core.event import Event, Listener, register
+
+    class Watch(Listener):
+        def on_start(self, event: Event) -> None:
+            _under_way.append(event)
+
+        def on_end(self, event: Event) -> None:
+            _under_way.pop()
+
+    register("numba:compile", Watch())
 
 
 def _forget_outdated(function: FunctionType) -> None:

@@ -2,6 +2,9 @@
 
 import io
 
+from numba.core.event import trigger_event
+
+from stagecut.planner.core.numerics.compiled import compiled
 from stagecut.planner.core.result import HistoryPoint
 from stagecut.planner.report.progress import progress, time_words
 
@@ -38,6 +41,18 @@ def test_lines_begin_with_the_solver_where_several_run():
     with progress(stream, solver="dp") as observe:
         observe(POINT)
     assert stream.getvalue().startswith("dp: best 200 ms")
+
+
+def test_line_says_that_functions_are_being_compiled():
+    stream = io.StringIO()
+    compiled(lambda: 0)  # watched from the first compiled function on
+    with trigger_event("numba:compile"), progress(stream):
+        pass
+    with progress(stream):
+        pass
+    compiling, not_compiling = stream.getvalue().splitlines()
+    assert compiling.endswith(" s  compiling, once per machine")
+    assert not_compiling.endswith(" s")
 
 
 def test_quiet_writes_nothing():
