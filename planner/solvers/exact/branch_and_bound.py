@@ -103,12 +103,12 @@ class Node:
         rival: Rival | None = None,
     ) -> None:
         self.bound_s = bound_s
-        self._is_whole = trials is None  # whether it holds all plans of the variant
         self.rows = rows
         """Rows over the arcs that plans below the latest limit may use."""
         self._divided = divided  # whether plans with, or without, some stage were left out
         self._floor_s = floor_s  # a bottleneck that all plans reach
         self._just_positioned = just_positioned  # whether the network was built with positions just now
+        self._is_first = trials is None or just_positioned  # of its variant, or of its variant with positions
         self._high_s = math.inf
         self._path: Ints | None = None
         self._paths: Ints | None = None  # all that are left, if these are few
@@ -177,8 +177,8 @@ class Node:
         return self.rows.network.has_positions and len(self._lengths) <= 1
 
     def ready_to_branch(self, limit_s: float) -> bool:
-        """Whether bisection is over; in a part whose plans differ in length, one path found is enough."""
-        by_length = not self._is_whole and not self.is_single
+        """Whether bisection is over; in a later part whose plans differ in length, one path found is enough."""
+        by_length = not self._is_first and not self.is_single
         return self.narrow(limit_s) or (self._path is not None and by_length)
 
     def bisect(self, search: Search, limit_s: float) -> None:
