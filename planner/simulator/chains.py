@@ -30,6 +30,18 @@ class Chains:
     """How many of the first micro-batches each stage surely forwards in halves, shape (S,)."""
 
     @property
+    def activations_ready(self) -> Floats:
+        """When the first activation, or the first part of one, is ready for each boundary, shape (S - 1,)."""
+        ready_s: Floats = (self.forward_before + self.first_s)[:-1]
+        return ready_s
+
+    @property
+    def gradients_ready(self) -> Floats:
+        """When the first gradient is ready for each boundary, shape (S - 1,)."""
+        ready_s: Floats = (self.total - self.backward_before)[1:]
+        return ready_s
+
+    @property
     def halving_s(self) -> Floats:
         """What the halved forwards of each stage take beyond whole ones, shape (S,)."""
         return self.num_halved * self.halved_s

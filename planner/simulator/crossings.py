@@ -17,7 +17,7 @@ from stagecut.planner.simulator.chains import Chains
 
 def one_way_rows(costs: PlanCosts, chains: Chains, home_s: Floats) -> Iterator[tuple[str, float]]:
     """Links, and rows of the activations that they carry over all boundaries from any one on up to any other."""
-    ready_s, after_s = _ready_s(chains), _after_activations_s(chains, home_s)
+    ready_s, after_s = chains.activations_ready, _after_activations_s(chains, home_s)
     loaded_s: dict[str, float] = defaultdict(lambda: -np.inf)
     for boundary, links in enumerate(costs.forward_links):
         for link in set(links):
@@ -32,16 +32,15 @@ def crossing_rows(costs: PlanCosts, chains: Chains, home_s: Floats) -> Iterator[
     if not links:
         return
     micro_batches, transfer_s = costs.variant.num_microbatches, costs.transfer_s
-    backward_before_s = chains.backward_before
     messages_s = np.zeros(costs.num_stages)
     messages_s[1:] = np.maximum.accumulate(transfer_s)
     slow_forward_s = np.maximum(np.maximum.accumulate(costs.forward_s), messages_s)[outward, None]
     slow_backward_s = np.maximum(np.maximum.accumulate(costs.backward_s), messages_s)[homeward, None]
     # The first activation alone and the first gradient; what follows the last activation and the last gradient.
-    ready_s = _ready_s(chains)[outward, None]
-    waiting_s = (chains.total - backward_before_s)[homeward + 1, None]
+    ready_s = chains.activations_ready[outward, None]
+    waiting_s = chains.gradients_ready[homeward, None]
     after_s = _after_activations_s(chains, home_s)[outward, None]
-    home_alone_s = (backward_before_s[1:] - transfer_s + chains.tail_s[0])[homeward, None]
+    home_alone_s = (chains.backward_before[1:] - transfer_s + chains.tail_s[0])[homeward, None]
     before = _around(waiting_s - ready_s, slow_forward_s, micro_batches - 1)
     left = _around(after_s - home_alone_s, slow_backward_s, micro_batches)
     first_s = np.minimum(waiting_s, ready_s + before * slow_forward_s)
@@ -52,7 +51,7 @@ def crossing_rows(costs: PlanCosts, chains: Chains, home_s: Floats) -> Iterator[
 
 
 def _pairs(costs: PlanCosts) -> tuple[list[str], Ints, Ints]:
-    """Links, with two boundaries whose activations and gradients they carry; no message of these takes no time."""
+    """Links, with two boundaries whose activations and gradients they carry and whose messages take time."""
     homeward: dict[str, list[int]] = defaultdict(list)
     slow = np.flatnonzero(costs.transfer_s > 0).tolist()
     for boundary in slow:
@@ -65,11 +64,6 @@ def _pairs(costs: PlanCosts) -> tuple[list[str], Ints, Ints]:
         for other in homeward[link]
     ]
     return [link for link, _, _ in found], *np.array([pair for _, *pair in found], dtype=np.int64).reshape(-1, 2).T
-
-
-def _ready_s(chains: Chains) -> Floats:
-    """When the first activation over each boundary is ready, shape (S - 1,)."""
-    return (chains.forward_before + chains.first_s)[:-1]
 
 
 def _after_activations_s(chains: Chains, home_s: Floats) -> Floats:

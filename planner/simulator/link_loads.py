@@ -19,8 +19,7 @@ def load_rows(costs: PlanCosts, chains: Chains, home_s: Floats) -> Floats:
     Whichever is last, the backward of its micro-batch follows on the stage that receives the gradients nearest to
     stage 0, or on the last stage if there are none. The same holds for the flows over all boundaries from any one on.
     """
-    forward_ready_s = (chains.forward_before + chains.first_s)[:-1].tolist()
-    backward_ready_s = (chains.total - chains.backward_before)[1:].tolist()
+    forward_ready_s, backward_ready_s = chains.activations_ready.tolist(), chains.gradients_ready.tolist()
     messages_s = (costs.variant.num_microbatches * costs.transfer_s).tolist()
     after_s = (costs.backward_s + home_s).tolist()
     load_s: dict[str, float] = defaultdict(float)
@@ -38,8 +37,7 @@ def load_rows(costs: PlanCosts, chains: Chains, home_s: Floats) -> Floats:
             ready_s[link] = min(ready_s[link], forward_ready_s[boundary])
         for link in outward | homeward:
             rows_s[link] = max(rows_s[link], ready_s[link] + load_s[link] + follows_s[link])
-    if costs.halves is not None:  # a half on the last stage may be all that follows the last activation
-        return np.array(list(rows_s.values()))
-    for link, seconds in (*one_way_rows(costs, chains, home_s), *crossing_rows(costs, chains, home_s)):
-        rows_s[link] = max(rows_s[link], seconds)
+    if costs.halves is None:  # half of the last stage's work may be all that follows the last activation
+        for link, seconds in (*one_way_rows(costs, chains, home_s), *crossing_rows(costs, chains, home_s)):
+            rows_s[link] = max(rows_s[link], seconds)
     return np.array(list(rows_s.values()))
