@@ -24,7 +24,13 @@ from stagecut.planner.network.labels.counted_paths import TooManyLabelsError
 from stagecut.planner.network.labels.enumeration import one_by_one
 from stagecut.planner.network.pruning import arc_prices, position_ranges
 from stagecut.planner.network.rows import Rows, build_rows
-from stagecut.planner.network.stage_network import StageNetwork, num_with_positions, with_depths, with_positions
+from stagecut.planner.network.stage_network import (
+    ARC_BYTES,
+    StageNetwork,
+    num_with_positions,
+    with_depths,
+    with_positions,
+)
 from stagecut.planner.simulator.bounds import bound_rows
 from stagecut.planner.solvers.exact.agenda import UNDER_WAY, Outcome, limit_of
 from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
@@ -50,8 +56,11 @@ MANY_LABELS = 30_000
 """If arcs take more labels further than this, no floor of the bottleneck is sought, which takes some ten questions: on
 resnet152 and bert-large on 88 and 212 devices (drawn problems 45 and 46) 2.9 and 1.7 % were open after 60 s with floors
 up to 200,000, 1 % after 54 s with this, and 5 and 1 % without any."""
-MANY_ARCS = 1_000_000
-"""A network with positions is built once it has no more arcs than this, or all plans have one length."""
+MANY_ARCS, MANY_ARCS_FOR_LABELS = 3_000_000, 1_000_000
+"""A network with positions is built once it has no more arcs than the first, if there is room, or all plans have one
+length. While arc fixing leaves more than the second, it is divided by length and labels are not asked: they would take
+many seconds, and parts of one length share most of their arcs. llama3-70b on 16 x 8 titan-rtx, 6 x 8 v100-16 and
+2 x 8 a100-40, batch 1,024, was 17 % open after 90 s with a million for both, and is closed in 52 s."""
 
 MOST_TIMED_PATHS, MOST_PATHS, MOST_STEPS = 10_000, 2_000, 30_000
 """What is left is simulated if there are no more paths than this, from their arcs, at some 40 microseconds a path, or
@@ -174,11 +183,11 @@ class Node:
     @property
     def is_single(self) -> bool:
         """Whether the node can only branch on a stage: positions are known, and there is one number of stages."""
-        return self.rows.network.has_positions and len(self._lengths) <= 1
+        return self.rows.network.has_positions and len(_lengths(self.rows.network)) <= 1
 
     def ready_to_branch(self, limit_s: float) -> bool:
         """Whether bisection is over; in a later part whose plans differ in length, one path found is enough."""
-        by_length = not self._is_first and not self.is_single
+        by_length = not self.is_single and (not self._is_first or _is_too_large_for_labels(self.rows.network))
         return self.narrow(limit_s) or (self._path is not None and by_length)
 
     def bisect(self, search: Search, limit_s: float) -> None:
@@ -214,7 +223,8 @@ class Node:
         shortest, longest = int(ranges[0][0]), int(ranges[1][0])
         if shortest > longest:
             return
-        if shortest == longest or num_with_positions(rows.network, ranges) <= MANY_ARCS:
+        most_arcs = min(MANY_ARCS, _room_bytes(search) / ARC_BYTES)
+        if shortest == longest or num_with_positions(rows.network, ranges) <= most_arcs:
             search.count("arcs without positions, after labels", len(rows.network.arcs))
             with search.step("positions"):
                 finer = build_rows(with_positions(rows.network, ranges=ranges, longest_s=limit_s))
@@ -229,15 +239,10 @@ class Node:
             if len(network.arcs):
                 yield self._child(build_rows(network))
 
-    @property
-    def _lengths(self) -> Ints:
-        arcs = self.rows.network.arcs
-        lengths: Ints = np.unique(arcs.position[arcs.tail == 0])
-        return lengths
-
     def _split_by_length(self) -> Iterator["Node"]:
         arcs = self.rows.network.arcs
-        middle = self._lengths[len(self._lengths) // 2]
+        lengths = _lengths(self.rows.network)
+        middle = lengths[len(lengths) // 2]
         for chosen in (arcs.position < middle, arcs.position >= middle):
             yield from self._restricted((arcs.tail != 0) | chosen, divided=self._divided)
 
@@ -286,16 +291,26 @@ class Node:
             self._just_positioned = False
         if len(kept) == 0:
             return None
+        if _is_too_large_for_labels(rows.network):
+            return self._unasked(rows, kept)
         try:
-            decision, found = self._ask_labels(search, rows, limit_s)
+            return self._left_by_labels(search, rows, kept, limit_s, thorough=thorough)
         except TooManyLabelsError:
             self._has_labels = False
-            path = rows.network.graph.shortest_path(rows.round_trip + arc_prices(rows, self._fixing.prices))
-            return Left(rows, kept, path, None)
+            return self._unasked(rows, kept)
+
+    def _unasked(self, rows: Rows, kept: Ints) -> Left:
+        path = rows.network.graph.shortest_path(rows.round_trip + arc_prices(rows, self._fixing.prices))
+        return Left(rows, kept, path, None)
+
+    def _left_by_labels(self, search: Search, rows: Rows, kept: Ints, limit_s: float, *, thorough: bool) -> Left | None:
+        decision, found = self._ask_labels(search, rows, limit_s)
         if found is not None and thorough and decision.num_extensions <= MANY_LABELS:
-            with search.step("labels"):
-                self._floor_s = decision.bottleneck_floor(limit_s, self._floor_s, decision.bottleneck_of(found.path))
-            rows, kept = self._tightened(search, rows.with_floor(self._floor_s), kept, limit_s)
+            high_s = decision.bottleneck_of(found.path)
+            smaller, chosen = rows.network.restricted(found.possible)
+            rows, kept = self._with_floor(
+                search, rows.restricted(smaller, chosen), kept[chosen], limit_s, high_s=high_s
+            )
             if len(kept) == 0:
                 return None
             decision, found = self._ask_labels(search, rows, limit_s)
@@ -330,17 +345,28 @@ class Node:
 
     def _ask_labels(self, search: Search, rows: Rows, limit_s: float) -> tuple[Decision, Cheapest | None]:
         with search.step("labels"):
-            decision = Decision(
-                rows,
-                stop=lambda: search.out_of_budget,
-                # As many questions may be asked at once.
-                room_bytes=search.room_bytes / min(search.options.jobs, UNDER_WAY),
-                rival=self._rival,
-                prices=self._fixing.of_hosts(rows, stop=lambda: search.out_of_budget),
-            )
+            decision = self._decision(search, rows)
             found = decision.path_below(limit_s)
         self._rival = decision.rival
         return decision, found
+
+    def _decision(self, search: Search, rows: Rows) -> Decision:
+        return Decision(
+            rows,
+            stop=lambda: search.out_of_budget,
+            room_bytes=_room_bytes(search),
+            rival=self._rival,
+            prices=self._fixing.of_hosts(rows, stop=lambda: search.out_of_budget),
+        )
+
+    def _with_floor(
+        self, search: Search, rows: Rows, kept: Ints, limit_s: float, *, high_s: float
+    ) -> tuple[Rows, Ints]:
+        """Less of what a question leaves, by a bottleneck that plans below the limit reach."""
+        with search.step("labels"):
+            decision = self._decision(search, rows)
+            self._floor_s = decision.bottleneck_floor(limit_s, self._floor_s, high_s)
+        return self._tightened(search, rows.with_floor(self._floor_s), kept, limit_s)
 
     def _tightened(self, search: Search, rows: Rows, kept: Ints, limit_s: float) -> tuple[Rows, Ints]:
         """Fewer warm-up depths where the limit leaves fewer positions, and so fewer arcs."""
@@ -369,3 +395,18 @@ class Node:
             return self.rows.costs_s["fill"][stages]
         rows = bound_rows(self.rows.network.costs.plan(self._plan))
         return np.maximum(rows["drain"], rows["late"])
+
+
+def _room_bytes(search: Search) -> float:
+    """What one question may take, since as many are asked at once as there are jobs."""
+    return search.room_bytes / min(search.options.jobs, UNDER_WAY)
+
+
+def _lengths(network: StageNetwork) -> Ints:
+    arcs = network.arcs
+    lengths: Ints = np.unique(arcs.position[arcs.tail == 0])
+    return lengths
+
+
+def _is_too_large_for_labels(network: StageNetwork) -> bool:
+    return network.has_positions and len(network.arcs) > MANY_ARCS_FOR_LABELS and len(_lengths(network)) > 1

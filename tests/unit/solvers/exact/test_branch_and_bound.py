@@ -67,18 +67,26 @@ def test_bound_is_never_above_a_plan_that_was_not_simulated(problem):
         assert min(node.bound_s, search.best_s) <= best_s * SLACK
 
 
-@pytest.mark.parametrize("many_arcs", [0, branch_and_bound.MANY_ARCS])
+@pytest.mark.parametrize(
+    ("many_arcs", "many_for_labels"),
+    [
+        (0, branch_and_bound.MANY_ARCS_FOR_LABELS),
+        (branch_and_bound.MANY_ARCS, branch_and_bound.MANY_ARCS_FOR_LABELS),
+        (branch_and_bound.MANY_ARCS, 0),
+    ],
+)
 @settings(max_examples=30)
 @given(problem=SMALL)
-def test_children_keep_every_plan_below_the_limit(many_arcs, problem):
-    """Three times over, by the number of stages first or into a network with positions at once."""
+def test_children_keep_every_plan_below_the_limit(many_arcs, many_for_labels, problem):
+    """Four times over: by the number of stages first, or into a network with positions at once, asked or not."""
     search, node, times, bounds = whole(problem)
     assume(times and min(times.values()) > 0)
     limit_s = 1.5 * min(times.values())
     waiting = [node]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(branch_and_bound, "MANY_ARCS", many_arcs)
-        for _ in range(3):
+        patch.setattr(branch_and_bound, "MANY_ARCS_FOR_LABELS", many_for_labels)
+        for _ in range(4):
             node = waiting.pop()
             bisect_fully(search, node, limit_s)
             if node.bound_s >= limit_s:
@@ -123,6 +131,18 @@ def test_limit_that_nothing_stays_below_is_a_bound():
     node.bisect(search, 3.9)
     assert node.bound_s == 3.9
     assert not node.narrow(8.0)
+
+
+def test_a_large_network_with_positions_is_divided_by_length_without_labels(monkeypatch):
+    search, node, times, _ = whole(CATALOGUE[1].problem)
+    limit_s = 2 * min(times.values())
+    monkeypatch.setattr(branch_and_bound, "MANY_ARCS_FOR_LABELS", 0)
+    bisect_fully(search, node, limit_s)
+    (positioned,) = node.children(search, limit_s)
+    monkeypatch.setattr(branch_and_bound, "Decision", None)  # called, it would raise
+    positioned.bisect(search, limit_s)
+    assert positioned.ready_to_branch(limit_s)
+    assert len(list(positioned.children(search, limit_s))) == 2
 
 
 def test_node_of_a_single_plan_has_no_children():
