@@ -2,15 +2,13 @@
 
 Stronger than the linear relaxation where the bottleneck decides, since no slower stage is mixed in.
 The plans of a node are the paths through a network, without positions at first. Its bound is raised
-by bisection over T: :mod:`stagecut.planner.solvers.exact.arc_fixing` leaves out arcs,
-:mod:`stagecut.planner.solvers.exact.decision` asks labels about the rest. Where neither rules all plans out, the node
-branches: on the number of stages, into a network with positions, and on single stages. The node
-with the lowest bound is always next.
+by bisection over T, with :mod:`stagecut.planner.solvers.exact.questions`. Where these do not rule all plans out, the
+node branches: on the number of stages, into a network with positions, and on single stages. The node with the lowest
+bound is always next.
 """
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,32 +16,15 @@ from stagecut.planner.core.messages.errors import StoppedError
 from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.numerics.tolerances import MIP_BOUND
 from stagecut.planner.core.plan import Plan
-from stagecut.planner.network.labels.back_and_forth import Cheapest, Rival
-from stagecut.planner.network.labels.counted_nodes import NONE
-from stagecut.planner.network.labels.counted_paths import TooManyLabelsError
 from stagecut.planner.network.labels.enumeration import one_by_one
-from stagecut.planner.network.pruning import arc_prices, position_ranges
+from stagecut.planner.network.pruning import position_ranges
 from stagecut.planner.network.rows import Rows, build_rows
-from stagecut.planner.network.stage_network import (
-    ARC_BYTES,
-    StageNetwork,
-    num_with_positions,
-    with_depths,
-    with_positions,
-)
+from stagecut.planner.network.stage_network import ARC_BYTES, num_with_positions, with_depths, with_positions
 from stagecut.planner.simulator.bounds import bound_rows
-from stagecut.planner.solvers.exact.agenda import UNDER_WAY, Outcome, limit_of
-from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
-from stagecut.planner.solvers.exact.decision import Decision
+from stagecut.planner.solvers.exact.agenda import Outcome, limit_of
 from stagecut.planner.solvers.exact.mip_rounds import ProgramPart
-from stagecut.planner.solvers.exact.path_times import can_time
-from stagecut.planner.solvers.exact.path_trials import (
-    AT_ONCE,
-    WORTH_IMPROVING,
-    PathTrials,
-    num_at_once,
-    share_worth_trying,
-)
+from stagecut.planner.solvers.exact.path_trials import AT_ONCE, num_at_once
+from stagecut.planner.solvers.exact.questions import Questions, is_too_large_for_labels, lengths_of, room_bytes
 from stagecut.planner.solvers.search.search import Search
 
 # Half or twice each of the next two changed no plan and no bound on vgg16 and resnet50 on mixed-server-8 and gpt2-345m
@@ -52,46 +33,16 @@ PRECISION, COARSE_PRECISION = 1e-4, 1e-3
 """Relative width of the interval at which bisection stops, with and without positions."""
 WORTH_BISECTING = 0.25
 """Nor is the interval divided further once it is no wider than this share of what is open between bound and limit."""
-MANY_LABELS = 30_000
-"""If arcs take more labels further than this, no floor of the bottleneck is sought, which takes some ten questions: on
-resnet152 and bert-large on 88 and 212 devices (drawn problems 45 and 46) 2.9 and 1.7 % were open after 60 s with floors
-up to 200,000, 1 % after 54 s with this, and 5 and 1 % without any."""
-MANY_ARCS, MANY_ARCS_FOR_LABELS = 3_000_000, 1_000_000
-"""A network with positions is built once it has no more arcs than the first, if there is room, or all plans have one
-length. While arc fixing leaves more than the second, it is divided by length and labels are not asked: they would take
-many seconds, and parts of one length share most of their arcs. llama3-70b on 16 x 8 titan-rtx, 6 x 8 v100-16 and
-2 x 8 a100-40, batch 1,024, was 17 % open after 90 s with a million for both, and is closed in 52 s."""
-
-MOST_TIMED_PATHS, MOST_PATHS, MOST_STEPS = 10_000, 2_000, 30_000
-"""What is left is simulated if there are no more paths than this, from their arcs, at some 40 microseconds a path, or
-as plans, at ten times as much; and if they are found in no more steps than this and some for each path. With up to
-10,000 plans gpt2-1.3b on 29 devices (drawn problem 27) took 9 s in place of 2, and with 50,000 timed paths vgg19 on 252
-(171) 40 s in place of 30. With ten times as many steps resnet152 on 28 and 196 (168, 157) were 2.1 and 5.8 % open after
-70 s of one job in place of 1.8 and 4.5, with a third 2.1 and 4.2."""
-
-BEAM_WIDTH, MOST_OF_A_BEAM, WORTH_A_BEAM = 4, 20, 100_000
-"""Where more is left, up to so many paths of a beam of this width are simulated, unless arcs take more labels further
-than this; the beam takes as long as four sweeps. With ten times as many, 8.5 % of bert-large on 56 devices of four
-types (drawn problem 148) were open after 60 s in place of 6.8, and no plan was better."""
+MANY_ARCS = 3_000_000
+"""A network with positions is built once it has no more arcs than this, if there is room, or all plans have one length:
+parts of one length share most of their arcs. llama3-70b on 16 x 8 titan-rtx, 6 x 8 v100-16 and 2 x 8 a100-40, batch
+1,024, was 17 % open after 90 s with a million, and is closed in 52 s."""
 
 PROGRAM_ARCS, PROGRAM_ARCS_WITHOUT_LABELS = 0, 1_000
 """A node with no more arcs than this is tried as a MIP before it branches on stages. With labels branching was never
 slower; what labels and MIPs close alone and together: docs/solver.md, measured by `benchmarks.contributions`."""
 WORTH_A_THREAD = 500
 """Fewer arcs than this keep the interpreter busier than the compiled loops, which run beside it."""
-
-
-class Left(NamedTuple):
-    """What a question leaves of a node."""
-
-    rows: Rows
-    """Rows over the arcs that plans below the limit may use."""
-    numbers: Ints
-    """The numbers that these arcs had before."""
-    path: Ints
-    """Arcs of a path over these; where counting hosts takes too much memory it may open too many."""
-    paths: Ints | None
-    """Arcs of all paths below the limit, with `NONE` after the last one, if these are few."""
 
 
 class Node:
@@ -106,29 +57,23 @@ class Node:
         *,
         prices: Floats,
         divided: bool = False,
-        floor_s: float = 0.0,
         just_positioned: bool = False,
-        trials: PathTrials | None = None,
-        rival: Rival | None = None,
+        before: Questions | None = None,
     ) -> None:
         self.bound_s = bound_s
         self.rows = rows
         """Rows over the arcs that plans below the latest limit may use."""
         self._divided = divided  # whether plans with, or without, some stage were left out
-        self._floor_s = floor_s  # a bottleneck that all plans reach
         self._just_positioned = just_positioned  # whether the network was built with positions just now
-        self._is_first = trials is None or just_positioned  # of its variant, or of its variant with positions
+        self._is_first = before is None or just_positioned  # of its variant, or of its variant with positions
         self._high_s = math.inf
         self._path: Ints | None = None
         self._paths: Ints | None = None  # all that are left, if these are few
         self._plan: Plan | None = None
-        self._trials = PathTrials(trials)  # here and on the way here
+        self._questions = Questions(prices, before=before, counts_arcs=just_positioned)
         # Rows over the arcs left below the upper end, and the numbers of these arcs in `rows`.
         self._inner, self._numbers = rows, np.arange(len(rows.network.arcs))
-        self._fixing = ArcFixing(prices)
         self._may_be_a_program = True
-        self._rival = rival
-        self._has_labels = True  # whether those of the last question fit into memory
 
     @property
     def is_small(self) -> bool:
@@ -170,7 +115,7 @@ class Node:
         (first,) = one_by_one(paths[:1])
         at_once = num_at_once(self.rows.network, first)
         some = one_by_one(paths[:at_once])
-        self._trials.several(search, self.rows.network, some, latest_s=limit_of(search))
+        self._questions.trials.several(search, self.rows.network, some, latest_s=limit_of(search))
         self._paths = paths[at_once:]
         return Outcome((self,)) if len(self._paths) else Outcome((), limit_of(search))
 
@@ -183,11 +128,11 @@ class Node:
     @property
     def is_single(self) -> bool:
         """Whether the node can only branch on a stage: positions are known, and there is one number of stages."""
-        return self.rows.network.has_positions and len(_lengths(self.rows.network)) <= 1
+        return self.rows.network.has_positions and len(lengths_of(self.rows.network)) <= 1
 
     def ready_to_branch(self, limit_s: float) -> bool:
         """Whether bisection is over; in a later part whose plans differ in length, one path found is enough."""
-        by_length = not self.is_single and (not self._is_first or _is_too_large_for_labels(self.rows.network))
+        by_length = not self.is_single and (not self._is_first or is_too_large_for_labels(self.rows.network))
         return self.narrow(limit_s) or (self._path is not None and by_length)
 
     def bisect(self, search: Search, limit_s: float) -> None:
@@ -195,7 +140,7 @@ class Node:
         attempt_s = min(limit_s, (self.bound_s + self._high_s) / 2)
         search.count("decisions")
         try:
-            left = self._below(search, self._inner, attempt_s, thorough=attempt_s == limit_s)
+            left = self._questions.below(search, self._inner, attempt_s, thorough=attempt_s == limit_s)
         except StoppedError:
             return
         if left is None:
@@ -206,7 +151,7 @@ class Node:
             self.rows, numbers, self._paths = left.rows, np.arange(len(numbers)), left.paths
         self._inner, self._numbers = left.rows, numbers
         self._high_s, self._path = attempt_s, numbers[left.path]
-        self._plan = self._trials.one(search, self.rows.network, self._path, moves_layers=not self._divided)
+        self._plan = self._questions.trials.one(search, self.rows.network, self._path, moves_layers=not self._divided)
 
     def children(self, search: Search, limit_s: float) -> Iterator["Node"]:
         """Nodes that together hold the same plans below the limit, except those simulated."""
@@ -219,11 +164,11 @@ class Node:
     def _with_positions_or_by_length(self, search: Search, limit_s: float) -> Iterator["Node"]:
         """The network with positions if that is small enough, else plans of fewer and of more stages."""
         rows = self.rows
-        ranges = position_ranges(rows, self._fixing.prices, limit_s)
+        ranges = position_ranges(rows, self._questions.prices, limit_s)
         shortest, longest = int(ranges[0][0]), int(ranges[1][0])
         if shortest > longest:
             return
-        most_arcs = min(MANY_ARCS, _room_bytes(search) / ARC_BYTES)
+        most_arcs = min(MANY_ARCS, room_bytes(search) / ARC_BYTES)
         if shortest == longest or num_with_positions(rows.network, ranges) <= most_arcs:
             search.count("arcs without positions, after labels", len(rows.network.arcs))
             with search.step("positions"):
@@ -241,7 +186,7 @@ class Node:
 
     def _split_by_length(self) -> Iterator["Node"]:
         arcs = self.rows.network.arcs
-        lengths = _lengths(self.rows.network)
+        lengths = lengths_of(self.rows.network)
         middle = lengths[len(lengths) // 2]
         for chosen in (arcs.position < middle, arcs.position >= middle):
             yield from self._restricted((arcs.tail != 0) | chosen, divided=self._divided)
@@ -268,117 +213,18 @@ class Node:
         """Whether a MIP is tried before the node is divided."""
         # A bound that rests on HiGHS cannot close smaller gaps.
         is_safe = search.options.gap >= 10 * MIP_BOUND
-        most_arcs = PROGRAM_ARCS if self._has_labels else PROGRAM_ARCS_WITHOUT_LABELS
+        most_arcs = PROGRAM_ARCS if self._questions.has_labels else PROGRAM_ARCS_WITHOUT_LABELS
         return self._may_be_a_program and is_safe and self.is_single and self.num_arcs <= most_arcs
 
     def _child(self, rows: Rows, *, divided: bool = False, just_positioned: bool = False) -> "Node":
         return Node(
             rows,
             self.bound_s,
-            prices=self._fixing.prices,
+            prices=self._questions.prices,
             divided=divided,
-            floor_s=self._floor_s,
             just_positioned=just_positioned,
-            trials=self._trials,
-            rival=self._rival,
+            before=self._questions,
         )
-
-    def _below(self, search: Search, rows: Rows, limit_s: float, *, thorough: bool) -> Left | None:
-        """What is left below a limit; None if there is no path."""
-        rows, kept = self._fixed(search, rows, limit_s)
-        if self._just_positioned:
-            search.count("arcs with positions, after arc fixing", len(kept))
-            self._just_positioned = False
-        if len(kept) == 0:
-            return None
-        if _is_too_large_for_labels(rows.network):
-            return self._unasked(rows, kept)
-        try:
-            return self._left_by_labels(search, rows, kept, limit_s, thorough=thorough)
-        except TooManyLabelsError:
-            self._has_labels = False
-            return self._unasked(rows, kept)
-
-    def _unasked(self, rows: Rows, kept: Ints) -> Left:
-        path = rows.network.graph.shortest_path(rows.round_trip + arc_prices(rows, self._fixing.prices))
-        return Left(rows, kept, path, None)
-
-    def _left_by_labels(self, search: Search, rows: Rows, kept: Ints, limit_s: float, *, thorough: bool) -> Left | None:
-        decision, found = self._ask_labels(search, rows, limit_s)
-        if found is not None and thorough and decision.num_extensions <= MANY_LABELS:
-            high_s = decision.bottleneck_of(found.path)
-            smaller, chosen = rows.network.restricted(found.possible)
-            rows, kept = self._with_floor(
-                search, rows.restricted(smaller, chosen), kept[chosen], limit_s, high_s=high_s
-            )
-            if len(kept) == 0:
-                return None
-            decision, found = self._ask_labels(search, rows, limit_s)
-        if found is None:
-            return None
-        share = share_worth_trying(rows.network, found.path)
-        most_paths = MOST_TIMED_PATHS if can_time(rows.network) else MOST_PATHS
-        paths = self._few_paths(search, decision, math.ceil(share * most_paths)) if thorough else None
-        if paths is None:
-            self._try_beam(search, rows.network, decision, math.ceil(share * MOST_OF_A_BEAM))
-        smaller, chosen = rows.network.restricted(found.possible)
-        path = np.searchsorted(chosen, found.path)
-        if paths is not None:
-            paths = np.where(paths == NONE, NONE, np.searchsorted(chosen, paths))
-        return Left(rows.restricted(smaller, chosen), kept[chosen], path, paths)
-
-    def _few_paths(self, search: Search, decision: Decision, most_paths: int) -> Ints | None:
-        """All paths that the labels leave, if these are soon found."""
-        with search.step("enumeration"):
-            return decision.paths_below(most_steps=MOST_STEPS, most_paths=most_paths)
-
-    def _try_beam(self, search: Search, network: StageNetwork, decision: Decision, most_paths: int) -> None:
-        """Simulate some of the paths that the labels leave."""
-        if decision.num_extensions <= WORTH_A_BEAM:
-            with search.step("beam"):
-                paths = decision.beam(BEAM_WIDTH)[:most_paths]
-                self._trials.several(search, network, paths, latest_s=WORTH_IMPROVING * search.best_s)
-
-    def _fixed(self, search: Search, rows: Rows, limit_s: float) -> tuple[Rows, Ints]:
-        with search.step("arc fixing"):
-            return self._fixing.remaining(rows, limit_s, stop=lambda: search.out_of_budget)
-
-    def _ask_labels(self, search: Search, rows: Rows, limit_s: float) -> tuple[Decision, Cheapest | None]:
-        with search.step("labels"):
-            decision = self._decision(search, rows)
-            found = decision.path_below(limit_s)
-        self._rival = decision.rival
-        return decision, found
-
-    def _decision(self, search: Search, rows: Rows) -> Decision:
-        return Decision(
-            rows,
-            stop=lambda: search.out_of_budget,
-            room_bytes=_room_bytes(search),
-            rival=self._rival,
-            prices=self._fixing.of_hosts(rows, stop=lambda: search.out_of_budget),
-        )
-
-    def _with_floor(
-        self, search: Search, rows: Rows, kept: Ints, limit_s: float, *, high_s: float
-    ) -> tuple[Rows, Ints]:
-        """Less of what a question leaves, by a bottleneck that plans below the limit reach."""
-        with search.step("labels"):
-            decision = self._decision(search, rows)
-            self._floor_s = decision.bottleneck_floor(limit_s, self._floor_s, high_s)
-        return self._tightened(search, rows.with_floor(self._floor_s), kept, limit_s)
-
-    def _tightened(self, search: Search, rows: Rows, kept: Ints, limit_s: float) -> tuple[Rows, Ints]:
-        """Fewer warm-up depths where the limit leaves fewer positions, and so fewer arcs."""
-        if rows.network.has_positions:
-            return rows, kept
-        with search.step("network"):
-            ranges = position_ranges(rows, self._fixing.prices, limit_s)
-            network, chosen = with_depths(rows.network, ranges, longest_s=limit_s)
-        if len(chosen) == 0:
-            return rows, chosen
-        rows, fixed = self._fixed(search, build_rows(network).with_floor(self._floor_s), limit_s)
-        return rows, kept[chosen[fixed]]
 
     def _stage_to_branch_on(self, stages: Ints) -> int | None:
         """The stage with the largest row among those of the path that have alternatives."""
@@ -395,18 +241,3 @@ class Node:
             return self.rows.costs_s["fill"][stages]
         rows = bound_rows(self.rows.network.costs.plan(self._plan))
         return np.maximum(rows["drain"], rows["late"])
-
-
-def _room_bytes(search: Search) -> float:
-    """What one question may take, since as many are asked at once as there are jobs."""
-    return search.room_bytes / min(search.options.jobs, UNDER_WAY)
-
-
-def _lengths(network: StageNetwork) -> Ints:
-    arcs = network.arcs
-    lengths: Ints = np.unique(arcs.position[arcs.tail == 0])
-    return lengths
-
-
-def _is_too_large_for_labels(network: StageNetwork) -> bool:
-    return network.has_positions and len(network.arcs) > MANY_ARCS_FOR_LABELS and len(_lengths(network)) > 1

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.simulator.engine import iteration_times
-from stagecut.planner.solvers.exact import branch_and_bound
+from stagecut.planner.solvers.exact import branch_and_bound, questions
 from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
 from stagecut.planner.solvers.exact.branch_and_bound import Node
 from stagecut.planner.solvers.search.options import SolveOptions
@@ -70,8 +70,8 @@ def test_bound_is_never_above_a_plan_that_was_not_simulated(problem):
 @pytest.mark.parametrize(
     ("many_arcs", "many_for_labels"),
     [
-        (0, branch_and_bound.MANY_ARCS_FOR_LABELS),
-        (branch_and_bound.MANY_ARCS, branch_and_bound.MANY_ARCS_FOR_LABELS),
+        (0, questions.MANY_ARCS_FOR_LABELS),
+        (branch_and_bound.MANY_ARCS, questions.MANY_ARCS_FOR_LABELS),
         (branch_and_bound.MANY_ARCS, 0),
     ],
 )
@@ -85,7 +85,7 @@ def test_children_keep_every_plan_below_the_limit(many_arcs, many_for_labels, pr
     waiting = [node]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(branch_and_bound, "MANY_ARCS", many_arcs)
-        patch.setattr(branch_and_bound, "MANY_ARCS_FOR_LABELS", many_for_labels)
+        patch.setattr(questions, "MANY_ARCS_FOR_LABELS", many_for_labels)
         for _ in range(4):
             node = waiting.pop()
             bisect_fully(search, node, limit_s)
@@ -136,10 +136,10 @@ def test_limit_that_nothing_stays_below_is_a_bound():
 def test_a_large_network_with_positions_is_divided_by_length_without_labels(monkeypatch):
     search, node, times, _ = whole(CATALOGUE[1].problem)
     limit_s = 2 * min(times.values())
-    monkeypatch.setattr(branch_and_bound, "MANY_ARCS_FOR_LABELS", 0)
+    monkeypatch.setattr(questions, "MANY_ARCS_FOR_LABELS", 0)
     bisect_fully(search, node, limit_s)
     (positioned,) = node.children(search, limit_s)
-    monkeypatch.setattr(branch_and_bound, "Decision", None)  # called, it would raise
+    monkeypatch.setattr(questions, "Decision", None)  # called, it would raise
     positioned.bisect(search, limit_s)
     assert positioned.ready_to_branch(limit_s)
     assert len(list(positioned.children(search, limit_s))) == 2
