@@ -10,7 +10,7 @@ from stagecut.planner.cli.options.without_effect import USED_BY
 from stagecut.planner.core.job import Job, standard_optimizer
 from stagecut.planner.core.precision import Precision
 from stagecut.planner.core.problem import Problem
-from stagecut.planner.solvers.exact import branch_and_bound
+from stagecut.planner.solvers.exact import branch_and_bound, questions
 from stagecut.planner.solvers.registry import SOLVERS, run
 from stagecut.planner.solvers.search.options import SolveOptions
 from tests.catalogue import CATALOGUE
@@ -113,7 +113,7 @@ def test_nor_is_any_that_milp_reads_for_a_program(monkeypatch):
     """Every node with one number of stages is given to a program."""
     monkeypatch.setattr(branch_and_bound, "PROGRAM_ARCS", math.inf)
     for most in ("MOST_PATHS", "MOST_TIMED_PATHS"):
-        monkeypatch.setattr(branch_and_bound, most, 0)
+        monkeypatch.setattr(questions, most, 0)
     job = Job(global_batch=32, optimizer=standard_optimizer("adamw", Precision.FP16))
     problem = Problem(model=build_model("resnet50"), cluster=build_cluster("mixed-server-8"), job=job)
     result, misnamed = _watched(problem, "milp")
