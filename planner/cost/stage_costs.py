@@ -39,6 +39,20 @@ class StageCosts:
         """High-water mark with that many micro-batches in flight: static + k * saved + working, shape (n,)."""
         return self.static_bytes + warmup_depth * self.saved_bytes + self.working_bytes
 
+    def most_depth(self, limit_bytes: float, num_microbatches: int) -> Ints:
+        """The largest warm-up depth, up to the number of micro-batches, with which each fits; shape (n,).
+
+        At least 0, whether or not the stage fits then.
+        """
+        room_bytes = limit_bytes - self.static_bytes - self.working_bytes
+        depth = np.full(len(room_bytes), float(num_microbatches))
+        np.divide(room_bytes, self.saved_bytes, out=depth, where=self.saved_bytes > 0)
+        most: Ints = np.clip(depth, 0, num_microbatches).astype(np.int64)
+        # Rounding may be off by one either way; what counts is `memory_bytes`.
+        most += (most < num_microbatches) & (self.memory_bytes(most + 1) <= limit_bytes)
+        most -= (most > 0) & (self.memory_bytes(most) > limit_bytes)
+        return most
+
 
 def first_fitting(
     modes: Iterable[tuple[bool, StageCosts]], warmup_depth: Ints, limit_bytes: float

@@ -91,8 +91,8 @@ def build_queues(network: StageNetwork) -> AllReduceQueues:
     # order, and what the later stages wait for is left behind; so it is where a queue begins.
     passes_s = arcs.first_s + np.where(is_stage, served_s, np.where(sends, arcs.transfer_s, 0.0))
     restarts = np.where(is_stage, arcs.backward_s == 0, first)
-    later_s = (num_microbatches - 1) * work_s - (arcs.largest_depth - 1) * arcs.forward_s
-    turn_s = arcs.forward_s + arcs.least_depth * arcs.backward_s
+    later_s = (num_microbatches - 1) * work_s - (network.largest_depth - 1) * arcs.forward_s
+    turn_s = arcs.forward_s + network.least_depth * arcs.backward_s
     first_tail_s = np.where(arcs.start == 0, arcs.tail_s, 0.0)
 
     def where(chosen: Bools, seconds: Floats) -> Floats:

@@ -17,11 +17,10 @@ class Arcs:
     head: Ints
     start: Ints
     stop: Ints
-    position: Ints
-    """Stages to come at the tail: its own position for a stage arc, the receiver's for a transfer; 0 if unknown."""
-    least_depth: Ints
-    """The smallest warm-up depth that the stage may have; where its position is known, the depth there."""
-    largest_depth: Ints
+    least_position: Ints
+    """Fewest stages to come at the tail: its own position for a stage arc, the receiver's for a transfer."""
+    largest_position: Ints
+    """Most of them; as many where the network has positions."""
     option: Ints
     """Index into `HostStates.options`; for a transfer, -1 minus the index into `HostStates.entries`."""
     recompute: Bools

@@ -68,6 +68,8 @@ class FittedStages:
     """Costs of n stages in the first recompute mode of the job in which they fit in memory, each of shape (n,)."""
 
     fits: Bools
+    most_depth: Ints
+    """The largest warm-up depth, up to the number of micro-batches, at which they fit in that mode."""
     recompute: Bools
     forward_s: Floats
     first_s: Floats
@@ -89,8 +91,10 @@ def fit_stages(
         (mode, costs.stages.stages(placement, micro_batch=variant.micro_batch, recompute=mode, start=start, stop=stop))
         for mode in RECOMPUTE_MODES[costs.problem.job.recompute]
     )
+    most_depth = np.zeros(len(start), dtype=np.int64)
     for mode, stage, fresh in first_fitting(modes, depth, limit_bytes):
         recompute[fresh] = mode
+        most_depth[fresh] = stage.most_depth(limit_bytes, variant.num_microbatches)[fresh]
         columns = (stage.forward_s, stage.backward_s, stage.sync_s + stage.update_s, stage.sync_s)
         for kept_s, column_s in zip(seconds.values(), columns, strict=True):
             kept_s[fresh] = column_s[fresh]
@@ -100,7 +104,9 @@ def fit_stages(
     first_s = np.where(stop == costs.problem.model.num_layers, forward_s, np.minimum(half_s, forward_s))
     stated = costs.problem.job.first_num_sliced(variant.schedule, variant.micro_batch, variant.num_microbatches)
     halving_s = np.minimum(stated, depth) * np.where(np.isfinite(half_s), np.maximum(0.0, 2 * half_s - forward_s), 0.0)
-    return FittedStages(fits=fits, recompute=recompute, first_s=first_s, halving_s=halving_s, **seconds)
+    return FittedStages(
+        fits=fits, most_depth=most_depth, recompute=recompute, first_s=first_s, halving_s=halving_s, **seconds
+    )
 
 
 def _halves(
@@ -113,25 +119,24 @@ def _halves(
 
 
 def fit_arcs(
-    costs: CostModel, variant: Variant, placements: list[Placement], arcs: Arcs, *, longest_s: float
-) -> tuple[Arcs, Bools]:
-    """The arcs with the costs that their stages have at their least depth; `placements` are those of the options.
+    costs: CostModel, variant: Variant, placements: list[Placement], arcs: Arcs, depth: Ints, *, longest_s: float
+) -> tuple[Arcs, Bools, Ints]:
+    """The arcs with the costs that their stages have at these warm-up depths; `placements` are those of the options.
 
-    Also which arcs to keep: the transfers, and the stages that fit with M (F + B) at most `longest_s`.
+    Also which arcs to keep: the transfers, and the stages that fit with M (F + B) at most `longest_s`; and the largest
+    depth at which each has these costs.
     """
-    names = [field.name for field in fields(FittedStages) if field.name != "fits"]
+    names = [field.name for field in fields(FittedStages) if field.name not in ("fits", "most_depth")]
     columns = {name: getattr(arcs, name).copy() for name in names}
-    kept = ~arcs.is_stage
+    kept, most_depth = ~arcs.is_stage, np.full(len(arcs), variant.num_microbatches)
     # Options of equal placement have equal costs: one call for all of them. The leading -1 stands for transfers.
     options = np.array([-1, *(placements.index(placement) for placement in placements)])
     first_option = options[np.maximum(arcs.option, -1) + 1]
     for option in np.unique(first_option[arcs.is_stage]):
         chosen = np.flatnonzero(first_option == option)
-        fitted = fit_stages(
-            costs, variant, placements[option], arcs.start[chosen], arcs.stop[chosen], arcs.least_depth[chosen]
-        )
+        fitted = fit_stages(costs, variant, placements[option], arcs.start[chosen], arcs.stop[chosen], depth[chosen])
         for name, column in columns.items():
             column[chosen] = getattr(fitted, name)
         work_s = variant.num_microbatches * (fitted.forward_s + fitted.backward_s)
-        kept[chosen] = fitted.fits & (work_s <= longest_s)
-    return replace(arcs, **columns), kept
+        kept[chosen], most_depth[chosen] = fitted.fits & (work_s <= longest_s), fitted.most_depth
+    return replace(arcs, **columns), kept, most_depth

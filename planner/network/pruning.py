@@ -20,18 +20,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stagecut.planner.core.numerics.arrays import Floats, Ints
-from stagecut.planner.core.numerics.compiled import compiled
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.compiled import compiled, inlined
 from stagecut.planner.core.numerics.tolerances import PATH_SUM
 from stagecut.planner.network.allreduce_queues import NO_QUEUES, AllReduceQueues, Lengths, home_of_queue, queue_after
-from stagecut.planner.network.graph import SortedArcs
+from stagecut.planner.network.copies import Copies
 from stagecut.planner.network.link_loads import NO_LOADS, LinkLoads, LoadLengths, arc_loads, load_row, loads_after
 from stagecut.planner.network.link_loads import START as NO_LOAD
 from stagecut.planner.network.rows import Rows
-
-STAGE_PRICES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
-"""Prices of a stage to try, in round trips of an average stage; every second one alone, or none, changed no plan and no
-bound on vgg16 and resnet50 on mixed-server-8 and gpt2-345m on dgx-a100-16."""
 
 
 class Payments(NamedTuple):
@@ -58,35 +54,45 @@ def arc_prices(rows: Rows, prices: Floats) -> Floats:
     return prices[paid.unit] * paid.amount
 
 
-def lowest_times(rows: Rows, prices: Floats, limit_s: float = np.inf) -> Floats:
-    """For every arc, a bound on all plans that use it, rounded down; shape (A,). For prices see :func:`arc_prices`.
+class Left(NamedTuple):
+    """What single arcs prove, each of shape (A,)."""
 
-    With a limit it holds for plans at or below the limit: arcs above it lead no way to later ones.
+    lowest_s: Floats
+    """A bound on all plans that use the arc, rounded down."""
+    least_position: Ints
+    """Fewest and most stages to come with which the arc may be on a plan below the limit; the fewest are more if none
+    is left."""
+    largest_position: Ints
+
+
+def lowest_times(rows: Rows, prices: Floats) -> Floats:
+    """For every arc, a bound on all plans that use it, rounded down; shape (A,). For prices see :func:`arc_prices`."""
+    return left_by_arcs(rows, prices, np.inf).lowest_s
+
+
+def left_by_arcs(rows: Rows, prices: Floats, limit_s: float) -> Left:
+    """What holds for plans at or below the limit: arcs above it lead no way to later ones.
+
+    Without positions each arc is looked at with every number of stages to come that it may have.
     """
     network, costs_s, queues, loads = rows.network, rows.costs_s, rows.queues, rows.loads
-    never = np.full(len(rows.round_trip), -np.inf)
+    arcs, never = network.arcs, np.full(len(rows.round_trip), -np.inf)
     terms = _Terms(
         with_total=np.maximum(0.0, rows.bottleneck),
         busy=costs_s["busy"],
         sync=costs_s["sync"],
         drain=costs_s.get("drain", never),
         fill=rows.fill,
-        slow=np.where(network.arcs.is_stage, network.arcs.forward_s, network.arcs.transfer_s),
-        depth=np.where(network.arcs.is_stage, network.arcs.least_depth, 1),
+        is_stage=arcs.is_stage,
+        forward=np.where(arcs.is_stage, arcs.forward_s, arcs.transfer_s),
+        later=(network.variant.num_microbatches - 1) * (arcs.forward_s + arcs.backward_s),
+        depths=network.depths,
     )
     # The price of the whole path is in every sum; it is no more than mu N, less the reward of the fewest stages.
     rounding = _Rounding(float(prices @ network.limits), float(prices @ np.abs(network.limits)), PATH_SUM)
     lengths = _Lengths(rows.round_trip, rows.forward, payments(rows), prices)
-    return _lowest_times(
-        network.graph.sorted_arcs,
-        network.graph.num_nodes,
-        lengths,
-        terms,
-        queues or NO_QUEUES,
-        loads or NO_LOADS,
-        rounding,
-        limit_s,
-    )
+    order, copies = network.graph.by_tail, network.copies
+    return _left_by_arcs(order, copies, lengths, terms, queues or NO_QUEUES, loads or NO_LOADS, rounding, limit_s)
 
 
 class _Lengths(NamedTuple):
@@ -108,10 +114,13 @@ class _Terms(NamedTuple):
     sync: Floats
     drain: Floats
     fill: Floats
-    slow: Floats
+    is_stage: Bools
+    forward: Floats
     """F of a stage, c of a transfer."""
-    depth: Ints
-    """Least warm-up depth of a stage, 1 of a transfer."""
+    later: Floats
+    """(M - 1)(F + B) of a stage."""
+    depths: Ints
+    """Warm-up depth k of a stage by its position."""
 
 
 class _Rounding(NamedTuple):
@@ -129,99 +138,84 @@ def price_of(paid: Payments, arc: int, prices: Floats) -> float:
     return float(prices[paid.unit[arc]] * paid.amount[arc])
 
 
+@inlined
+def _at(terms: _Terms, arc: int, position: int) -> tuple[int, float]:
+    """Warm-up depth of an arc, and what it adds to its fill row."""
+    if not terms.is_stage[arc]:
+        return 1, terms.fill[arc]
+    depth = terms.depths[position]
+    return depth, terms.later[arc] - (depth - 1) * terms.forward[arc]
+
+
 @compiled
-def _lowest_times(
-    arcs: SortedArcs,
-    num_nodes: int,
+def _left_by_arcs(
+    order: Ints,
+    copies: Copies,
     lengths: _Lengths,
     terms: _Terms,
     queues: AllReduceQueues,
     loads: LinkLoads,
     rounding: _Rounding,
     limit_s: float,
-) -> Floats:
-    # Least sums from each node to the sink.
-    on, price_on = np.full(num_nodes, np.inf), np.full(num_nodes, np.inf)
+) -> Left:
+    num_copies = len(copies.level)
+    # Least sums from each copy of a node to the sink.
+    on, price_on = np.full(num_copies, np.inf), np.full(num_copies, np.inf)
     on[-1] = price_on[-1] = 0.0
-    for arc in arcs.order[::-1]:
-        tail, head, price = arcs.tail[arc], arcs.head[arc], price_of(lengths.payments, arc, lengths.prices)
-        on[tail] = min(on[tail], on[head] + (lengths.round_trip[arc] + price))
-        price_on[tail] = min(price_on[tail], price_on[head] + price)
-    # Least lengths from the source to each node, over arcs that are not above the limit.
-    home, forward, queue = np.full(num_nodes, np.inf), np.full(num_nodes, np.inf), np.full(num_nodes, np.inf)
-    slow, interface, fabric = np.full(num_nodes, np.inf), np.full(num_nodes, np.inf), np.full(num_nodes, np.inf)
-    home[0] = forward[0] = queue[0] = slow[0] = 0.0
-    interface[0], fabric[0] = NO_LOAD
-    lowest, has_queues = np.full(len(arcs.tail), np.inf), len(queues.after_busy) > 0
-    for arc in arcs.order:
-        tail, head, price = arcs.tail[arc], arcs.head[arc], price_of(lengths.payments, arc, lengths.prices)
+    for arc in order[::-1]:
+        price = price_of(lengths.payments, arc, lengths.prices)
+        for position in range(copies.least[arc], copies.largest[arc] + 1):
+            tail, head = copies.tail[arc] + position, copies.head[arc] + position
+            on[tail] = min(on[tail], on[head] + (lengths.round_trip[arc] + price))
+            price_on[tail] = min(price_on[tail], price_on[head] + price)
+    # Least lengths from the source to each copy, over arcs that are not above the limit.
+    home, forward, queue = np.full(num_copies, np.inf), np.full(num_copies, np.inf), np.full(num_copies, np.inf)
+    slow, interface, fabric = np.full(num_copies, np.inf), np.full(num_copies, np.inf), np.full(num_copies, np.inf)
+    for source in range(copies.num_sources):
+        home[source] = forward[source] = queue[source] = slow[source] = 0.0
+        interface[source], fabric[source] = NO_LOAD
+    num_arcs, has_queues = len(copies.tail), len(queues.after_busy) > 0
+    lowest, least, largest = (
+        np.full(num_arcs, np.inf),
+        np.full(num_arcs, len(terms.depths)),
+        np.zeros(num_arcs, np.int64),
+    )
+    for arc in order:
+        price = price_of(lengths.payments, arc, lengths.prices)
         round_trip = lengths.round_trip[arc] + price
-        rest, rest_price = on[head] + round_trip, price_on[head] + price
-        if home[tail] == np.inf or rest == np.inf:
-            continue
-        before = Lengths(home[tail], forward[tail], queue[tail])
-        row = max(before.home + rest + terms.with_total[arc], before.home + rest_price + terms.busy[arc])
-        row = max(row, before.forward + rest_price + terms.sync[arc], before.forward + rest + terms.drain[arc])
-        slowest, home_after = max(slow[tail], terms.slow[arc]), before.home + round_trip
-        if has_queues:
-            # The first backward may turn at this stage, after as many forwards of the slowest stage before it.
-            turned = max(rest, lengths.round_trip[arc] + rest_price + (terms.depth[arc] - 1) * slowest)
-            row = max(row, before.home + turned + terms.fill[arc], before.forward + turned + terms.drain[arc])
-            row = max(row, before.queue + rest_price + queues.after_busy[arc])
-            row = max(row, before.queue + turned + queues.after_drain[arc])
-            home_after = max(home_after, home_of_queue(queues, arc, before) + price)
-            own, loaded = arc_loads(loads, arc), LoadLengths(interface[tail], fabric[tail])
-            row = max(row, load_row(own, loaded, before.home) + rest_price)
-        row -= rounding.budget_s + rounding.relative * (abs(row) + rounding.slack_s)
-        lowest[arc] = row
-        if row > limit_s:
-            continue
-        if has_queues:
-            queue[head] = min(queue[head], queue_after(queues, arc, before) + price)
-            loaded = loads_after(own, loaded, before.home, home_after - price)
-            interface[head] = min(interface[head], loaded.interface + price)
-            fabric[head] = min(fabric[head], loaded.fabric + price)
-        home[head] = min(home[head], home_after)
-        forward[head] = min(forward[head], before.forward + (lengths.forward[arc] + price))
-        slow[head] = min(slow[head], slowest)
-    return lowest
-
-
-def position_ranges(rows: Rows, prices: Floats, limit_s: float) -> tuple[Ints, Ints]:
-    """Fewest and most stages that plans below the limit may have after each node, shape (nodes,) each.
-
-    The rows are those of a network without positions. A plan below T has total <= T - X, where X, the
-    largest term of its fill rows beside the total, is at least :func:`_bottleneck_floor`. With a price
-    sigma on every stage, of either sign, the way on from a node with p stages is at least the priced
-    shortest one less sigma p, which limits p from below or from above.
-    """
-    network, graph = rows.network, rows.network.graph
-    length, stages = rows.round_trip + arc_prices(rows, prices), network.arcs.is_stage.astype(float)
-    budget = limit_s - _bottleneck_floor(rows) + float(prices @ network.limits)
-    budget += PATH_SUM * (abs(budget) + limit_s)
-    fewest, most = network.stages_to_come()
-    spare = budget - graph.from_source(length)
-    scale = float(graph.to_sink(rows.round_trip)[0]) / max(1, int(fewest[0]))
-    for share in STAGE_PRICES:
-        sigma = share * scale
-        if not np.isfinite(spare).all() or sigma == 0:
-            break
-        # on(+sigma) <= spare + sigma p  and  on(-sigma) <= spare - sigma p
-        least = np.ceil((graph.to_sink(length + sigma * stages) - spare) / sigma - PATH_SUM)
-        largest = np.floor((spare - graph.to_sink(length - sigma * stages)) / sigma + PATH_SUM)
-        fewest = np.maximum(fewest, np.clip(least, 0, network.costs.max_stages).astype(np.int64))
-        most = np.minimum(most, np.clip(largest, -1, network.costs.max_stages).astype(np.int64))
-    return fewest, most
-
-
-def _bottleneck_floor(rows: Rows) -> float:
-    """Max over layers of the least fill term of a stage that covers the layer: every plan has a stage with as much."""
-    arcs, num_layers = rows.network.arcs, rows.network.num_layers
-    least = np.full((num_layers, num_layers + 1), np.inf)
-    stages = arcs.is_stage
-    np.minimum.at(least, (arcs.start[stages], arcs.stop[stages]), rows.costs_s["fill"][stages])
-    # least[i, j] becomes the least over stages that start at or before i and stop at or after j.
-    least = np.minimum.accumulate(least, axis=0)
-    least = np.minimum.accumulate(least[:, ::-1], axis=1)[:, ::-1]
-    layers = np.arange(num_layers)
-    return float(least[layers, layers + 1].max())
+        for position in range(copies.least[arc], copies.largest[arc] + 1):
+            tail, head = copies.tail[arc] + position, copies.head[arc] + position
+            rest, rest_price = on[head] + round_trip, price_on[head] + price
+            if home[tail] == np.inf or rest == np.inf:
+                continue
+            depth, fill = _at(terms, arc, position)
+            # Rows have what is added at the largest depth that the arc may have.
+            more = max(0.0, fill - terms.fill[arc])
+            drain = terms.drain[arc] + more
+            before = Lengths(home[tail], forward[tail], queue[tail])
+            row = max(before.home + rest + max(terms.with_total[arc], fill), before.home + rest_price + terms.busy[arc])
+            row = max(row, before.forward + rest_price + terms.sync[arc], before.forward + rest + drain)
+            slowest, home_after = max(slow[tail], terms.forward[arc]), before.home + round_trip
+            if has_queues:
+                # The first backward may turn at this stage, after as many forwards of the slowest stage before it.
+                turned = max(rest, lengths.round_trip[arc] + rest_price + (depth - 1) * slowest)
+                row = max(row, before.home + turned + fill, before.forward + turned + drain)
+                row = max(row, before.queue + rest_price + queues.after_busy[arc])
+                row = max(row, before.queue + turned + queues.after_drain[arc] + more)
+                home_after = max(home_after, home_of_queue(queues, arc, before) + price)
+                own, loaded = arc_loads(loads, arc), LoadLengths(interface[tail], fabric[tail])
+                row = max(row, load_row(own, loaded, before.home) + rest_price)
+            row -= rounding.budget_s + rounding.relative * (abs(row) + rounding.slack_s)
+            lowest[arc] = min(lowest[arc], row)
+            if row > limit_s:
+                continue
+            least[arc], largest[arc] = min(least[arc], position), max(largest[arc], position)
+            if has_queues:
+                queue[head] = min(queue[head], queue_after(queues, arc, before) + price)
+                loaded = loads_after(own, loaded, before.home, home_after - price)
+                interface[head] = min(interface[head], loaded.interface + price)
+                fabric[head] = min(fabric[head], loaded.fabric + price)
+            home[head] = min(home[head], home_after)
+            forward[head] = min(forward[head], before.forward + (lengths.forward[arc] + price))
+            slow[head] = min(slow[head], slowest)
+    return Left(lowest, least, largest)

@@ -69,6 +69,8 @@ class Rows:
     families: tuple[Family, ...]
     fill: Floats
     """What each stage itself adds to its fill row, whatever floor the slowest one has, shape (A,)."""
+    floor_s: float = 0.0
+    """What the slowest stage adds at least, see :meth:`with_floor`."""
     queues: AllReduceQueues | None = None
     """All-reduces that queue; only labels and arc fixing use them."""
     loads: LinkLoads | None = None
@@ -93,9 +95,9 @@ class Rows:
             largest = np.maximum(largest, costs_s["flush forward"] + costs_s["flush backward"])
         return largest
 
-    def counting(self, by_tail: Ints) -> "Rows":
-        """The same rows over a graph in which only these arcs count, sorted by tail."""
-        return replace(self, network=replace(self.network, graph=self.network.graph.counting(by_tail)))
+    def counting(self, least: Ints, largest: Ints) -> "Rows":
+        """The same rows over a graph in which only arcs with these positions count; none has any if `least` is more."""
+        return replace(self, network=self.network.narrowed(least, largest))
 
     def arc_costs(self, multipliers: Floats) -> Floats:
         """Cost of every arc when each row is charged with its multiplier, shape (A,).
@@ -151,7 +153,11 @@ class Rows:
             else family
             for family in self.families
         )
-        return replace(self, families=families)
+        return replace(self, families=families, floor_s=bottleneck_s)
+
+    def rebuilt(self, network: StageNetwork) -> "Rows":
+        """The same families, with the same floor, over another network of the variant."""
+        return build_rows(network, shared_only="drain" not in self.costs_s).with_floor(self.floor_s)
 
     def restricted(self, network: StageNetwork, kept: Ints) -> "Rows":
         """The rows over a network that holds the `kept` arcs of this one."""
@@ -173,7 +179,8 @@ class Rows:
 
     def scaled(self, factor: float) -> "Rows":
         """All times multiplied by `factor`, without queues and loads."""
-        return replace(self._mapped(lambda values: values * factor), queues=None, loads=None)
+        mapped = self._mapped(lambda values: values * factor)
+        return replace(mapped, floor_s=self.floor_s * factor, queues=None, loads=None)
 
     def _mapped(self, change: Callable[[Floats], Floats]) -> "Rows":
         families = tuple(
@@ -202,7 +209,7 @@ def build_rows(network: StageNetwork, *, shared_only: bool = False) -> Rows:
     first_tail_s = np.where(arcs.start == 0, arcs.tail_s, 0.0)
     work_s = arcs.forward_s + arcs.backward_s
     all_work_s = micro_batches * work_s + arcs.halving_s
-    later_s = np.where(arcs.is_stage, (micro_batches - 1) * work_s - (arcs.largest_depth - 1) * arcs.forward_s, 0.0)
+    later_s = np.where(arcs.is_stage, (micro_batches - 1) * work_s - (network.largest_depth - 1) * arcs.forward_s, 0.0)
     families = [
         Family(name="busy", round_trip_before=1, cost_s=all_work_s + first_tail_s),
         Family(name="fill", round_trip_total=1, cost_s=later_s),
@@ -242,19 +249,20 @@ def _both_ways(network: StageNetwork, loads: LinkLoads) -> Family:
 def _pair(network: StageNetwork) -> Family:
     """A stage arc is the earlier stage at its stop and the later one at its start."""
     arcs, micro_batches = network.arcs, network.variant.num_microbatches
-    depth = network.depths[arcs.position]
+    position = arcs.least_position
+    depth = network.depths[position]
     work_s = arcs.forward_s + arcs.backward_s
-    per_loop, loops = pair_loops(depth, network.depths[np.maximum(arcs.position - 1, 0)], micro_batches)
+    per_loop, loops = pair_loops(depth, network.depths[np.maximum(position - 1, 0)], micro_batches)
     # n loops carry a n micro-batches; of those left, one backward is part of the total.
     left = micro_batches - per_loop * loops
     as_earlier_s = loops * work_s + (left - 1) * arcs.backward_s + np.maximum(0, left - depth) * arcs.forward_s
-    _, loops_before = pair_loops(network.depths[arcs.position + 1], depth, micro_batches)
+    _, loops_before = pair_loops(network.depths[position + 1], depth, micro_batches)
     as_later_s = loops_before * (work_s + 2 * arcs.transfer_s)
     return Family(
         name="pair",
         round_trip_total=1,
         cost_s=np.where(arcs.start > 0, as_later_s, 0.0),
-        ending_s=np.where(arcs.is_stage & (arcs.position > 1), as_earlier_s, 0.0),
+        ending_s=np.where(arcs.is_stage & (position > 1), as_earlier_s, 0.0),
     )
 
 

@@ -22,6 +22,7 @@ from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.arcs import Arcs, arcs_over, join_arcs
+from stagecut.planner.network.copies import Copies, copies_of
 from stagecut.planner.network.fitted_stages import fit_arcs, quick_intervals
 from stagecut.planner.network.graph import LayeredGraph
 from stagecut.planner.network.host_states import HostStates, build_host_states
@@ -80,6 +81,41 @@ class StageNetwork:
         return fewest.astype(np.int64), most.astype(np.int64)
 
     @property
+    def least_depth(self) -> Ints:
+        """The smallest warm-up depth that each stage may have, shape (A,)."""
+        return self.depths[self.arcs.least_position]
+
+    @property
+    def largest_depth(self) -> Ints:
+        """The largest one, shape (A,)."""
+        return self.depths[self.arcs.largest_position]
+
+    @property
+    def num_positions(self) -> int:
+        """Of all arcs that count: how many there would be with positions, memory aside."""
+        arcs, order = self.arcs, self.graph.by_tail
+        return int((arcs.largest_position[order] - arcs.least_position[order] + 1).sum())
+
+    def narrowed(self, least: Ints, largest: Ints) -> "StageNetwork":
+        """The same network, whose arcs have these positions; where `least` is more, they do not count."""
+        order = self.graph.by_tail
+        return replace(
+            self,
+            arcs=replace(self.arcs, least_position=least, largest_position=largest),
+            graph=self.graph.counting(order[least[order] <= largest[order]]),
+        )
+
+    @property
+    def copies(self) -> Copies:
+        """Copies of the nodes for each number of stages to come."""
+        return copies_of(self.graph, self.arcs)
+
+    def fitted(self, arcs: Arcs, *, longest_s: float) -> tuple[Arcs, Bools, Ints]:
+        """The arcs with their costs at their least positions; see :func:`fit_arcs`."""
+        depth = self.depths[arcs.least_position]
+        return fit_arcs(self.costs, self.variant, self.placements, arcs, depth, longest_s=longest_s)
+
+    @property
     def limits(self) -> Floats:
         """Number of hosts of each class, and minus the fewest stages: what a path may use at most."""
         counts = [server.count for server in self.cluster.servers]
@@ -129,6 +165,7 @@ def build_network(
         raise MemoryError
     _unless(stop)
     arcs = join_arcs([*_stages(states, numbering, of_options), *_transfers(costs, variant, states, numbering)])
+    arcs = replace(arcs, largest_position=np.full(len(arcs), costs.max_stages))
     _unless(stop)
     network = StageNetwork(
         variant=variant,
@@ -145,7 +182,7 @@ def build_network(
     # The depths of the first round leave out stages, which narrows the depths of the second.
     for _ in range(2):
         _unless(stop)
-        network, _ = with_depths(network, network.stages_to_come(), longest_s=longest_s)
+        network, _ = with_depths(network, longest_s=longest_s)
     return network
 
 
@@ -154,71 +191,71 @@ def _unless(stop: Callable[[], bool]) -> None:
         raise StoppedError
 
 
-Ranges = tuple[Ints, Ints]
-"""Fewest and most stages to come at each node, shape (nodes,) each."""
+def with_depths(network: StageNetwork, *, longest_s: float = np.inf) -> tuple[StageNetwork, Ints]:
+    """The network without positions, less those that no path of a length meant leads through; which arcs are kept.
 
-
-def with_depths(network: StageNetwork, ranges: Ranges, *, longest_s: float) -> tuple[StageNetwork, Ints]:
-    """The network without positions and without stages that fit at no depth in the ranges; which arcs are kept."""
+    Stages that fit in memory at none of theirs, or have M (F + B) above `longest_s`, are left out.
+    """
     if len(network.arcs) == 0:
         return network, np.empty(0, dtype=np.int64)
-    low, high = _arc_ranges(network, ranges)
-    ranged = replace(
-        network.arcs,
-        least_depth=network.depths[np.clip(low, 0, network.costs.max_stages)],
-        largest_depth=network.depths[np.clip(high, 0, network.costs.max_stages)],
-    )
-    ranged, kept = fit_arcs(network.costs, network.variant, network.placements, ranged, longest_s=longest_s)
-    return replace(network, arcs=ranged).restricted(kept & (low <= high))
+    arcs, graph, (fewest, most) = network.arcs, network.graph, network.stages_to_come()
+    passing = arcs.is_stage.astype(np.int64)
+    low = np.maximum(arcs.least_position, np.maximum(fewest[graph.tail], fewest[graph.head] + passing))
+    high = np.minimum(arcs.largest_position, np.minimum(most[graph.tail], most[graph.head] + passing))
+    # The positions of an arc that is left out are not in order.
+    least = np.clip(low, 0, network.costs.max_stages)
+    ranged = replace(arcs, least_position=least, largest_position=np.maximum(least, high))
+    fitted, kept, _ = network.fitted(ranged, longest_s=longest_s)
+    return replace(network, arcs=fitted).restricted(kept & (low <= high))
 
 
-def num_with_positions(network: StageNetwork, ranges: Ranges) -> int:
-    """Number of arcs that the network would have with positions, memory aside."""
-    low, high = _arc_ranges(network, ranges)
-    return int(np.maximum(0, high - low + 1).sum())
+def by_mode(network: StageNetwork, *, longest_s: float = np.inf) -> tuple[StageNetwork, Ints]:
+    """The network without positions with an arc for each mode in which a stage fits; the numbers that they had.
+
+    Each has the positions at which it is the first mode that fits, and the costs of that mode.
+    """
+    arcs, numbers, last = network.arcs, np.arange(len(network.arcs)), len(network.depths) - 1
+    parts, numbers_of_parts = [], []
+    while len(arcs):
+        fitted, kept, most_depth = network.fitted(arcs, longest_s=longest_s)
+        fitted, numbers = fitted.take(kept), numbers[kept]
+        # Depths do not fall with the position.
+        furthest = np.searchsorted(network.depths[1:last], most_depth[kept], side="right")
+        furthest = np.where(fitted.is_stage, furthest, last)
+        parts.append(replace(fitted, largest_position=np.minimum(fitted.largest_position, furthest)))
+        numbers_of_parts.append(numbers)
+        more = fitted.largest_position > furthest
+        arcs, numbers = replace(fitted.take(more), least_position=furthest[more] + 1), numbers[more]
+    joined, graph = join_arcs(parts), network.graph
+    divided = replace(network, arcs=joined, graph=LayeredGraph(tail=joined.tail, head=joined.head, level=graph.level))
+    return divided, np.concatenate([np.empty(0, dtype=np.int64), *numbers_of_parts])
 
 
-def with_positions(network: StageNetwork, *, ranges: Ranges | None = None, longest_s: float = np.inf) -> StageNetwork:
-    """The same plans, with a copy of every node for each number of stages to come in the ranges, by default all."""
+def with_positions(network: StageNetwork, *, longest_s: float = np.inf) -> StageNetwork:
+    """The same plans, with a copy of every node for each number of stages to come."""
     if len(network.arcs) == 0:
         return replace(network, has_positions=True)
-    ranges = ranges or network.stages_to_come()
-    arcs, graph, passing = network.arcs, network.graph, network.arcs.is_stage.astype(np.int64)
-    low, high = _arc_ranges(network, ranges)
-    copies = np.maximum(0, high - low + 1)
-    chosen = np.repeat(np.arange(len(arcs)), copies)
-    position = low[chosen] + np.arange(len(chosen)) - np.repeat(np.cumsum(copies) - copies, copies)
-    # Node v becomes nodes first[v], first[v] + 1, ... for fewest[v], fewest[v] + 1, ... stages to come; the source one.
-    fewest, most = ranges[0].copy(), ranges[1].copy()
-    fewest[0] = most[0] = 0
-    widths = np.maximum(0, most - fewest) + 1
-    first = np.cumsum(widths) - widths
-    tail, head = graph.tail[chosen], graph.head[chosen]
-    depth = network.depths[position]
+    arcs, copies = network.arcs, network.copies
+    widths = np.maximum(0, copies.largest - copies.least + 1)
+    chosen = np.repeat(np.arange(len(arcs)), widths)
+    position = copies.least[chosen] + np.arange(len(chosen)) - np.repeat(np.cumsum(widths) - widths, widths)
+    # The source is one node again.
+    tail = np.maximum(0, copies.tail[chosen] + position - (copies.num_sources - 1))
     expanded = replace(
         arcs.take(chosen),
-        tail=first[tail] + np.where(tail == 0, 0, position - fewest[tail]),
-        head=first[head] + position - passing[chosen] - fewest[head],
-        position=position,
-        least_depth=depth,
-        largest_depth=depth,
+        tail=tail,
+        head=copies.head[chosen] + position - (copies.num_sources - 1),
+        least_position=position,
+        largest_position=position,
     )
-    expanded, kept = fit_arcs(network.costs, network.variant, network.placements, expanded, longest_s=longest_s)
+    expanded, kept, _ = network.fitted(expanded, longest_s=longest_s)
     whole = replace(
         network,
         arcs=expanded,
-        graph=LayeredGraph(tail=expanded.tail, head=expanded.head, level=np.repeat(graph.level, widths)),
+        graph=LayeredGraph(tail=expanded.tail, head=expanded.head, level=copies.level[copies.num_sources - 1 :]),
         has_positions=True,
     )
     return whole.restricted(kept)[0]
-
-
-def _arc_ranges(network: StageNetwork, ranges: Ranges) -> Ranges:
-    """Smallest and largest position of every arc: the stages to come at its tail."""
-    fewest, most = ranges
-    tail, head, passing = network.graph.tail, network.graph.head, network.arcs.is_stage.astype(np.int64)
-    low = np.maximum(fewest[tail], fewest[head] + passing)
-    return low, np.minimum(most[tail], most[head] + passing)
 
 
 @dataclass(frozen=True, slots=True)

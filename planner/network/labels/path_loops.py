@@ -84,6 +84,8 @@ def _loops(terms: ArcTerms, stages: Stages, num_stages: int, round_trip: float) 
         left, work = terms.num_microbatches - stages.depth[stage] - 1, stages.work[stage]
         if left >= 0:
             carried = stages.depth[stage] - terms.least_depth + 1
+            if carried <= 0:
+                return np.inf  # depths do not rise along a plan
             gain = left // carried * (round_trip - stages.before[stage] - carried * work)
             latest = max(latest, stages.turned[stage] + left * work + max(0.0, gain))
     return latest

@@ -10,9 +10,11 @@ import numpy as np
 
 from stagecut.planner.core.cluster import Cluster
 from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.network.arcs import Arcs
 from stagecut.planner.network.interval_network import IntervalNetwork
-from stagecut.planner.network.pruning import lowest_times
+from stagecut.planner.network.pruning import left_by_arcs
 from stagecut.planner.network.rows import Rows
+from stagecut.planner.network.stage_network import by_mode, with_depths
 from stagecut.planner.solvers.exact.host_prices import best_prices, find_host_prices, prices_of_few
 from stagecut.planner.solvers.search.options import StopCheck
 
@@ -45,15 +47,33 @@ class ArcFixing:
         return intervals
 
     def remaining(self, rows: Rows, limit_s: float, *, stop: StopCheck) -> tuple[Rows, Ints]:
-        """The rows over the arcs not ruled out for plans at or below the limit, and which arcs these are."""
-        kept = np.arange(len(rows.network.arcs))
+        """The rows over the arcs not ruled out for plans at or below the limit, and which arcs these are.
+
+        Without positions, arcs are left with fewer numbers of stages to come as well.
+        """
         # Cheap first: the latest prices, and none at all, rule out most arcs before new prices are sought.
+        rows, kept = self._without_new_prices(rows, limit_s)
+        if rows.network.has_positions:
+            rows, found = self._with_new_prices(rows, limit_s, stop=stop)
+            return rows, kept[found]
+        network, numbers = by_mode(rows.network, longest_s=limit_s)
+        parts, some = self._without_new_prices(rows.rebuilt(network), limit_s)
+        parts, found = self._with_new_prices(parts, limit_s, stop=stop)
+        rows, found = _narrowed(rows, parts.network.arcs, numbers[some[found]], limit_s)
+        return rows, kept[found]
+
+    def _without_new_prices(self, rows: Rows, limit_s: float) -> tuple[Rows, Ints]:
+        kept = np.arange(len(rows.network.arcs))
         for prices in (self.prices, np.zeros_like(self.prices)):
             rows, kept = _leave_out(rows, kept, prices, limit_s)
-        while (before := len(rows.network.graph.by_tail)) and not stop():
+        return _compact(rows, kept)
+
+    def _with_new_prices(self, rows: Rows, limit_s: float, *, stop: StopCheck) -> tuple[Rows, Ints]:
+        kept = np.arange(len(rows.network.arcs))
+        while (before := rows.network.num_positions) and not stop():
             self.prices = find_host_prices(rows, self.prices, stop=stop)
             rows, kept = _leave_out(rows, kept, self.prices, limit_s)
-            if len(rows.network.graph.by_tail) > WORTHWHILE * before:
+            if rows.network.num_positions > WORTHWHILE * before:
                 break
         return _compact(rows, kept)
 
@@ -64,11 +84,22 @@ class ArcFixing:
 
 def _leave_out(rows: Rows, kept: Ints, prices: Floats, limit_s: float) -> tuple[Rows, Ints]:
     """Rule out every arc that by itself exceeds the limit; columns are taken anew once most of them count no more."""
-    by_tail, fast = rows.network.graph.by_tail, lowest_times(rows, prices, limit_s) <= limit_s
-    if fast[by_tail].all():
+    before, (_, least, largest) = rows.network.num_positions, left_by_arcs(rows, prices, limit_s)
+    rows = rows.counting(least, largest)
+    if rows.network.num_positions == before:
         return rows, kept
-    rows = rows.counting(by_tail[fast[by_tail]])
-    return _compact(rows, kept) if 2 * np.count_nonzero(fast) < len(fast) else (rows, kept)
+    return _compact(rows, kept) if 2 * len(rows.network.graph.by_tail) < len(kept) else (rows, kept)
+
+
+def _narrowed(rows: Rows, parts: Arcs, numbers: Ints, limit_s: float) -> tuple[Rows, Ints]:
+    """The rows over the arcs that have parts left, with the positions of these."""
+    network, num_arcs = rows.network, len(rows.network.arcs)
+    least, largest = np.full(num_arcs, len(network.depths)), np.zeros(num_arcs, dtype=np.int64)
+    np.minimum.at(least, numbers, parts.least_position)
+    np.maximum.at(largest, numbers, parts.largest_position)
+    network, kept = network.narrowed(least, largest).restricted(least <= largest)
+    network, found = with_depths(network, longest_s=limit_s)
+    return rows.rebuilt(network), kept[found]
 
 
 def _compact(rows: Rows, kept: Ints) -> tuple[Rows, Ints]:

@@ -17,9 +17,8 @@ from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.numerics.tolerances import MIP_BOUND
 from stagecut.planner.core.plan import Plan
 from stagecut.planner.network.labels.enumeration import one_by_one
-from stagecut.planner.network.pruning import position_ranges
-from stagecut.planner.network.rows import Rows, build_rows
-from stagecut.planner.network.stage_network import ARC_BYTES, num_with_positions, with_depths, with_positions
+from stagecut.planner.network.rows import Rows
+from stagecut.planner.network.stage_network import ARC_BYTES, with_depths, with_positions
 from stagecut.planner.simulator.bounds import bound_rows
 from stagecut.planner.solvers.exact.agenda import Outcome, limit_of
 from stagecut.planner.solvers.exact.mip_rounds import ProgramPart
@@ -163,32 +162,29 @@ class Node:
 
     def _with_positions_or_by_length(self, search: Search, limit_s: float) -> Iterator["Node"]:
         """The network with positions if that is small enough, else plans of fewer and of more stages."""
-        rows = self.rows
-        ranges = position_ranges(rows, self._questions.prices, limit_s)
-        shortest, longest = int(ranges[0][0]), int(ranges[1][0])
-        if shortest > longest:
-            return
+        rows, arcs = self.rows, self.rows.network.arcs
+        first = arcs.tail == 0
+        shortest, longest = int(arcs.least_position[first].min()), int(arcs.largest_position[first].max())
         most_arcs = min(MANY_ARCS, room_bytes(search) / ARC_BYTES)
-        if shortest == longest or num_with_positions(rows.network, ranges) <= most_arcs:
+        if shortest == longest or rows.network.num_positions <= most_arcs:
             search.count("arcs without positions, after labels", len(rows.network.arcs))
             with search.step("positions"):
-                finer = build_rows(with_positions(rows.network, ranges=ranges, longest_s=limit_s))
+                finer = rows.rebuilt(with_positions(rows.network, longest_s=limit_s))
             search.count("arcs with positions", len(finer.network.arcs))
             if len(finer.network.arcs):
                 yield self._child(finer, just_positioned=True)
             return
         middle = (shortest + longest) // 2
         for lengths in ((shortest, middle), (middle + 1, longest)):
-            some = rows.network.of_lengths(*lengths)
-            network, _ = with_depths(some, some.stages_to_come(), longest_s=limit_s)
+            network, _ = with_depths(rows.network.of_lengths(*lengths), longest_s=limit_s)
             if len(network.arcs):
-                yield self._child(build_rows(network))
+                yield self._child(rows.rebuilt(network))
 
     def _split_by_length(self) -> Iterator["Node"]:
         arcs = self.rows.network.arcs
         lengths = lengths_of(self.rows.network)
         middle = lengths[len(lengths) // 2]
-        for chosen in (arcs.position < middle, arcs.position >= middle):
+        for chosen in (arcs.least_position < middle, arcs.least_position >= middle):
             yield from self._restricted((arcs.tail != 0) | chosen, divided=self._divided)
 
     def _split_on_stage(self, search: Search) -> Iterator["Node"]:

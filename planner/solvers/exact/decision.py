@@ -206,9 +206,10 @@ class Decision:
         # there on. The loop of the first stage counts less g_0, which its way on includes.
         first_tail_s = np.where(arcs.start == 0, arcs.tail_s, 0.0)
         if not self._exact:
-            loop_s = (micro_batches - arcs.largest_depth - 1) * (arcs.forward_s + arcs.backward_s) - first_tail_s
-            loop_s = np.where(arcs.is_stage & (micro_batches > arcs.largest_depth), loop_s, never)
-            turn_s = np.where(arcs.is_stage, arcs.forward_s + arcs.least_depth * arcs.backward_s, never)
+            largest_depth = rows.network.largest_depth
+            loop_s = (micro_batches - largest_depth - 1) * (arcs.forward_s + arcs.backward_s) - first_tail_s
+            loop_s = np.where(arcs.is_stage & (micro_batches > largest_depth), loop_s, never)
+            turn_s = np.where(arcs.is_stage, arcs.forward_s + rows.network.least_depth * arcs.backward_s, never)
         return Criteria(
             round_trip=rows.round_trip,
             forward=rows.forward,
@@ -245,16 +246,17 @@ def _turns(rows: Rows, limit_s: float) -> Turns:
     micro_batches, is_stage = network.variant.num_microbatches, arcs.is_stage
     depths = np.unique(network.depths[1 : MOST_TURNS + 1])
     depth_step = int(np.diff(network.depths[1:3]).sum())
-    left = micro_batches - arcs.largest_depth - 1
-    has_room = micro_batches >= 2 * arcs.largest_depth + 1
+    least_depth, largest_depth = network.least_depth, network.largest_depth
+    left = micro_batches - largest_depth - 1
+    has_room = micro_batches >= 2 * largest_depth + 1
     return Turns(
         is_stage=is_stage,
         forward=np.where(is_stage, arcs.forward_s, arcs.transfer_s),
         backward=np.where(is_stage, arcs.backward_s, arcs.transfer_s),
         first_less=arcs.forward_s - arcs.first_s,
         first_tail=np.where(arcs.start == 0, arcs.tail_s, 0.0),
-        least_depth=arcs.least_depth,
-        largest_depth=arcs.largest_depth,
+        least_depth=least_depth,
+        largest_depth=largest_depth,
         own_pairs=left // (1 + depth_step),
         pairs=(left - depth_step) // (1 + depth_step),
         windows=is_stage & has_room,

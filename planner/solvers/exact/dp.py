@@ -17,7 +17,7 @@ from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.network.decode import decode_path
 from stagecut.planner.network.labels.counted_paths import TooManyLabelsError
-from stagecut.planner.network.pruning import arc_prices, position_ranges
+from stagecut.planner.network.pruning import arc_prices
 from stagecut.planner.network.rows import SHARED_FAMILIES, Rows, build_rows
 from stagecut.planner.network.stage_network import build_network, with_positions
 from stagecut.planner.simulator.slicing import searched_bound
@@ -137,8 +137,7 @@ class _Bisection:
         rows, kept = self._fixed(rows, target_s)
         if len(kept) == 0:
             return rows
-        ranges = position_ranges(rows, self._fixing.prices, target_s)
-        network = with_positions(rows.network, ranges=ranges, longest_s=target_s)
+        network = with_positions(rows.network, longest_s=target_s)
         self._search.count("arcs with positions", len(network.arcs))
         return build_rows(network, shared_only=True)
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stagecut.planner.core.numerics.arrays import Floats
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.numerics.compiled import compiled
-from stagecut.planner.network.graph import SortedArcs
+from stagecut.planner.network.copies import Copies
 from stagecut.planner.network.labels.counted_paths import num_states
 from stagecut.planner.network.pruning import Payments, payments, price_of
 from stagecut.planner.network.rows import Rows
@@ -55,10 +55,10 @@ def find_host_prices(rows: Rows, start: Floats, *, stop: StopCheck) -> Floats:
 
 
 def _prices_of(rows: Rows, limits: Floats, start: Floats, *, stop: StopCheck) -> Floats:
-    graph, paid = rows.network.graph, payments(rows)
+    order, copies, paid = rows.network.graph.by_tail, rows.network.copies, payments(rows)
 
     def shortest(prices: Floats) -> tuple[float, Floats] | None:
-        length, used = _shortest_path(graph.sorted_arcs, graph.num_nodes, rows.round_trip, paid, prices)
+        length, used = _shortest_path(order, copies, rows.round_trip, paid, prices)
         return None if length == np.inf else (length, used)
 
     return best_prices(shortest, limits, start, stop=stop)
@@ -101,23 +101,29 @@ def best_prices(
 
 @compiled
 def _shortest_path(
-    arcs: SortedArcs, num_nodes: int, round_trip: Floats, paid: Payments, prices: Floats
+    order: Ints, copies: Copies, round_trip: Floats, paid: Payments, prices: Floats
 ) -> tuple[float, Floats]:
     """The round trip of a shortest path with prices, without them, and how much it uses of what has a price."""
-    least, next_arc = np.full(num_nodes, np.inf), np.full(num_nodes, -1)
+    num_copies = len(copies.level)
+    least, next_arc = np.full(num_copies, np.inf), np.full(num_copies, -1)
     least[-1] = 0.0
-    for arc in arcs.order[::-1]:
-        node, length = arcs.tail[arc], least[arcs.head[arc]] + (round_trip[arc] + price_of(paid, arc, prices))
-        if length < np.inf and length <= least[node]:
-            least[node], next_arc[node] = length, arc
+    for arc in order[::-1]:
+        own = round_trip[arc] + price_of(paid, arc, prices)
+        for position in range(copies.least[arc], copies.largest[arc] + 1):
+            node, length = copies.tail[arc] + position, least[copies.head[arc] + position] + own
+            if length < np.inf and length <= least[node]:
+                least[node], next_arc[node] = length, arc
     used, total, node = np.zeros(len(prices)), 0.0, 0
-    if least[0] == np.inf:
+    for source in range(copies.num_sources):
+        if least[source] < least[node]:
+            node = source
+    if copies.num_sources == 0 or least[node] == np.inf:
         return np.inf, used
-    while node != num_nodes - 1:
+    while node != num_copies - 1:
         arc = next_arc[node]
         used[paid.unit[arc]] += paid.amount[arc]
         total += round_trip[arc]
-        node = arcs.head[arc]
+        node += copies.head[arc] - copies.tail[arc]
     return total, used
 
 

@@ -13,9 +13,9 @@ from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.network.labels.back_and_forth import Cheapest, Rival
 from stagecut.planner.network.labels.counted_nodes import NONE
 from stagecut.planner.network.labels.counted_paths import TooManyLabelsError
-from stagecut.planner.network.pruning import arc_prices, position_ranges
-from stagecut.planner.network.rows import Rows, build_rows
-from stagecut.planner.network.stage_network import StageNetwork, with_depths
+from stagecut.planner.network.pruning import arc_prices
+from stagecut.planner.network.rows import Rows
+from stagecut.planner.network.stage_network import StageNetwork
 from stagecut.planner.solvers.exact.agenda import UNDER_WAY
 from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
 from stagecut.planner.solvers.exact.decision import Decision
@@ -76,7 +76,6 @@ class Questions:
         """Whether those of the last question fit into memory."""
         self._fixing = ArcFixing(prices)
         self._counts_arcs = counts_arcs
-        self._floor_s: float = 0.0 if before is None else before._floor_s  # a bottleneck that all plans reach
         self._rival: Rival | None = None if before is None else before._rival
 
     @property
@@ -163,20 +162,9 @@ class Questions:
         rows, kept, path = rows.restricted(network, chosen), kept[chosen], np.searchsorted(chosen, found.path)
         with search.step("labels"):
             decision = self._decision(search, rows)
-            self._floor_s = decision.bottleneck_floor(limit_s, self._floor_s, decision.bottleneck_of(path))
-        return self._tightened(search, rows.with_floor(self._floor_s), kept, limit_s)
-
-    def _tightened(self, search: Search, rows: Rows, kept: Ints, limit_s: float) -> tuple[Rows, Ints]:
-        """Fewer warm-up depths where the limit leaves fewer positions, and so fewer arcs."""
-        if rows.network.has_positions:
-            return rows, kept
-        with search.step("network"):
-            ranges = position_ranges(rows, self._fixing.prices, limit_s)
-            network, chosen = with_depths(rows.network, ranges, longest_s=limit_s)
-        if len(chosen) == 0:
-            return rows, chosen
-        rows, fixed = self._fixed(search, build_rows(network).with_floor(self._floor_s), limit_s)
-        return rows, kept[chosen[fixed]]
+            floor_s = decision.bottleneck_floor(limit_s, rows.floor_s, decision.bottleneck_of(path))
+        rows, left = self._fixed(search, rows.with_floor(floor_s), limit_s)
+        return rows, kept[left]
 
 
 def room_bytes(search: Search) -> float:
@@ -187,7 +175,7 @@ def room_bytes(search: Search) -> float:
 def lengths_of(network: StageNetwork) -> Ints:
     """Numbers of stages that plans of a network with positions have."""
     arcs = network.arcs
-    lengths: Ints = np.unique(arcs.position[arcs.tail == 0])
+    lengths: Ints = np.unique(arcs.least_position[arcs.tail == 0])
     return lengths
 
 

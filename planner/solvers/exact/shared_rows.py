@@ -8,7 +8,6 @@ from functools import partial
 
 from stagecut.planner.core.numerics.tolerances import PATH_SUM
 from stagecut.planner.core.problem import Variant
-from stagecut.planner.network.pruning import position_ranges
 from stagecut.planner.network.rows import Rows, build_rows
 from stagecut.planner.network.stage_network import build_network, with_positions
 from stagecut.planner.solvers.exact.agenda import Outcome
@@ -60,8 +59,7 @@ class SharedRowsProof:
         search.count("arcs without positions, after arc fixing", len(rows.network.arcs))
         if len(rows.network.arcs):
             with search.step("positions"):
-                ranges = position_ranges(rows, fixing.prices, limit_s)
-                network = with_positions(rows.network, ranges=ranges, longest_s=search.best_s)
+                network = with_positions(rows.network, longest_s=search.best_s)
             rows = fixed(build_rows(network, shared_only=True))
         if len(rows.network.arcs) == 0:
             self.bound_s, self._is_empty = limit_s, True

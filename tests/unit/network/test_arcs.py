@@ -23,9 +23,9 @@ HOSTS = Cluster(
 
 
 def stages(network):
-    """Interval, position and recompute flag of every stage arc; position 0 where it is not known."""
+    """Interval, fewest stages to come and recompute flag of every stage arc."""
     arcs = network.arcs
-    columns = (arcs.start, arcs.stop, arcs.position, arcs.recompute)
+    columns = (arcs.start, arcs.stop, arcs.least_position, arcs.recompute)
     return sorted(zip(*(column[arcs.is_stage].tolist() for column in columns), strict=True))
 
 
@@ -56,7 +56,8 @@ def test_without_positions_there_is_one_arc_per_stage_and_option():
     """3 layers on 3 hosts: 6 intervals, of which [0, 1) may come second or third to last."""
     problem = Problem(model=chain(3, {"gpu": 2.0}), cluster=HOSTS, job=job(1))
     without, network = coarse_network(problem), positioned_network(problem)
-    assert stages(without) == [(i, j, 0, False) for i, j in [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]]
+    least = {(0, 1): 2, (0, 2): 2, (0, 3): 1, (1, 2): 2, (1, 3): 1, (2, 3): 1}
+    assert stages(without) == [(*interval, position, False) for interval, position in least.items()]
     assert [q for i, j, q, _ in stages(network) if (i, j) == (0, 1)] == [2, 3]
     assert len(stages(network)) == 7
     assert (without.has_positions, network.has_positions) == (False, True)
@@ -65,15 +66,14 @@ def test_without_positions_there_is_one_arc_per_stage_and_option():
 def test_least_and_largest_depth_are_those_of_the_positions_a_stage_may_have():
     """1F1B with many micro-batches: [0, 1) is followed by one or two stages, [1, 2) by one, or by [2, 3) alone."""
     problem = Problem(model=chain(3, {"gpu": 2.0}), cluster=HOSTS, job=job(9))
-    arcs = coarse_network(problem).arcs
-    ranges = {
-        (int(arcs.start[a]), int(arcs.stop[a])): (int(arcs.least_depth[a]), int(arcs.largest_depth[a]))
-        for a in np.flatnonzero(arcs.is_stage)
-    }
+    network = coarse_network(problem)
+    arcs, depths = network.arcs, zip(network.least_depth.tolist(), network.largest_depth.tolist(), strict=True)
+    found = zip(arcs.is_stage, arcs.start.tolist(), arcs.stop.tolist(), depths, strict=True)
+    ranges = {(start, stop): own for is_stage, start, stop, own in found if is_stage}
     assert ranges == {(0, 1): (2, 3), (0, 2): (2, 2), (0, 3): (1, 1), (1, 2): (2, 2), (1, 3): (1, 1), (2, 3): (1, 1)}
-    fine = positioned_network(problem).arcs
-    assert (fine.least_depth == fine.position)[fine.is_stage].all()
-    assert (fine.largest_depth == fine.position)[fine.is_stage].all()
+    fine = positioned_network(problem)
+    for depths in (fine.least_depth, fine.largest_depth, fine.arcs.largest_position):
+        assert (depths == fine.arcs.least_position)[fine.arcs.is_stage].all()
 
 
 @pytest.mark.parametrize(("recompute", "found"), [(Recompute.NEVER, []), (Recompute.ALWAYS, [(0, 3, 1, True)])])

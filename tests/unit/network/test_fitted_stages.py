@@ -98,3 +98,23 @@ def test_recomputation_follows_the_job(recompute, fits, modes):
     found = fit_stages(CostModel(problem), problem.variants[0], SINGLE, start, stop, depth)
     assert found.fits.tolist() == fits
     assert found.recompute[found.fits].tolist() == modes
+
+
+@LAWS
+@given(problems(max_layers=5), st.integers(1, 4))
+def test_the_largest_depth_is_the_last_at_which_a_stage_fits(problem, depth):
+    """In the mode that it has at a depth, up to the number of micro-batches."""
+    costs = CostModel(problem)
+    variant = problem.variants[-1]
+    part = costs.of(variant.share)
+    start, stop = every_interval(problem.model.num_layers)
+    for option in build_host_states(problem, part.cluster, micro_batch=variant.micro_batch).options[:4]:
+        most = variant.num_microbatches
+        fitted = [
+            fit_stages(part, variant, option.placement, start, stop, np.full(len(start), each))
+            for each in range(1, most + 1)
+        ]
+        now = fitted[min(depth, most) - 1]
+        for index in np.flatnonzero(now.fits):
+            alike = [each.fits[index] and each.recompute[index] == now.recompute[index] for each in fitted]
+            assert now.most_depth[index] == most - alike[::-1].index(True)

@@ -12,7 +12,7 @@ from stagecut.planner.core.job import Recompute
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.network.interval_costs import depths_by_position
-from stagecut.planner.network.stage_network import num_with_positions, with_positions
+from stagecut.planner.network.stage_network import with_positions
 from tests.catalogue import chain, job, kinds
 from tests.network_paths import coarse_network, paths_by_plan, plan_paths
 from tests.property.strategies import problems
@@ -51,8 +51,8 @@ def test_positions_count_down_to_the_last_stage(problem):
     assume(paths)
     for path in paths:
         stages = path[network.arcs.is_stage[path]]
-        assert network.arcs.position[stages].tolist() == list(range(len(stages), 0, -1))
-        assert (network.arcs.least_depth[stages] == network.depths[network.arcs.position[stages]]).all()
+        assert network.arcs.least_position[stages].tolist() == list(range(len(stages), 0, -1))
+        assert (network.arcs.least_position == network.arcs.largest_position)[path].all()
 
 
 @LAWS
@@ -69,17 +69,17 @@ def test_plans_of_the_lengths_meant_are_all_there(problem, longest):
 def test_number_of_arcs_is_known_beforehand():
     """The number holds as long as all stages fit in memory."""
     network = coarse_network(hosts(3, num_layers=4))
-    assert num_with_positions(network, network.stages_to_come()) == len(with_positions(network).arcs)
+    assert network.num_positions == len(with_positions(network).arcs)
 
 
 def test_ranges_leave_out_positions():
     """Plans of 1, 2 or 3 stages: with one stage to come from the start, only the first is left."""
     network = coarse_network(hosts(3, num_layers=4))
-    fewest, most = network.stages_to_come()
     lengths = {len(plan.stages) for plan in paths_by_plan(with_positions(network))}
     assert lengths == {1, 2, 3}
-    most = np.minimum(most, 1)
-    assert {len(plan.stages) for plan in paths_by_plan(with_positions(network, ranges=(fewest, most)))} == {1}
+    arcs = network.arcs
+    narrowed = network.narrowed(arcs.least_position, np.minimum(arcs.largest_position, 1))
+    assert {len(plan.stages) for plan in paths_by_plan(with_positions(narrowed))} == {1}
 
 
 def test_stages_that_do_not_fit_at_their_position_are_left_out():
@@ -91,7 +91,7 @@ def test_stages_that_do_not_fit_at_their_position_are_left_out():
     network = coarse_network(replace(problem, job=replace(problem.job, recompute=Recompute.NEVER)))
     for found in (network, with_positions(network)):
         assert [[stage.stop for stage in plan.stages] for plan in paths_by_plan(found)] == [[1, 3]]
-    assert max(with_positions(network).arcs.position) == 2
+    assert max(with_positions(network).arcs.least_position) == 2
 
 
 def test_depths_follow_the_schedule_up_to_the_number_of_micro_batches():

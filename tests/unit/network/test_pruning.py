@@ -11,9 +11,9 @@ from stagecut.planner.core.cluster import Cluster, Island, Server
 from stagecut.planner.core.messages.errors import StoppedError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network.pruning import arc_prices, lowest_times, position_ranges
+from stagecut.planner.network.pruning import arc_prices, left_by_arcs, lowest_times
 from stagecut.planner.network.rows import build_rows
-from stagecut.planner.network.stage_network import ARC_BYTES, build_network, num_with_positions, with_positions
+from stagecut.planner.network.stage_network import ARC_BYTES, build_network, with_positions
 from stagecut.planner.simulator.bounds import lower_bound
 from tests.catalogue import chain, job, kinds, one_device_per_server
 from tests.network_paths import coarse_network, paths_by_plan, positioned_network
@@ -74,10 +74,12 @@ def test_no_plan_below_the_limit_has_a_position_out_of_range(problem, seed):
     assume(bounds)
     rows = build_rows(network)
     for limit_s in (min(bounds.values()), random.choice(list(bounds.values()))):
-        ranges = position_ranges(rows, random_prices(random, network), limit_s)
-        fine = with_positions(network, ranges=ranges)
+        slack_s = limit_s * ROUNDING
+        _, *ranges = left_by_arcs(rows, random_prices(random, network), limit_s + slack_s)
+        narrowed = network.narrowed(*ranges)
+        fine = with_positions(narrowed)
         assert {plan for plan, bound_s in bounds.items() if bound_s <= limit_s} <= paths_by_plan(fine).keys()
-        assert len(fine.arcs) <= num_with_positions(network, ranges)
+        assert len(fine.arcs) <= narrowed.num_positions
 
 
 def hosts_of(problem_layers, *classes, micro_batches=1):
@@ -135,11 +137,11 @@ def test_positions_that_take_too_long_are_out_of_range():
     )
     network = coarse_network(Problem(model=model, cluster=slow, job=problem.job))
     rows = build_rows(network)
-    everything = num_with_positions(network, network.stages_to_come())
-    fewest, most = position_ranges(rows, np.zeros(2), 10.0)
-    assert everything == num_with_positions(network, position_ranges(rows, np.zeros(2), 1000.0))
-    assert (fewest[0], most[0]) == (1, 1)
-    assert len(paths_by_plan(with_positions(network, ranges=(fewest, most)))) == 1
+    in_time, late = (left_by_arcs(rows, np.zeros(2), limit_s) for limit_s in (1000.0, 10.0))
+    assert network.num_positions == network.narrowed(*in_time[1:]).num_positions
+    fine = network.narrowed(*late[1:])
+    assert set(fine.arcs.largest_position[fine.graph.by_tail]) == {1}
+    assert len(paths_by_plan(with_positions(fine))) == 1
 
 
 def test_a_network_that_does_not_fit_into_memory_is_not_built():

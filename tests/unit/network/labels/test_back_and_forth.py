@@ -15,6 +15,7 @@ from stagecut.planner.simulator.bounds import bound_rows
 from stagecut.planner.simulator.chains import chains_of
 from stagecut.planner.simulator.engine import iteration_times
 from stagecut.planner.simulator.turns import first_backwards
+from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
 from stagecut.planner.solvers.exact.decision import Decision
 from tests.catalogue import WEIGHTS_ONLY, chain, job, one_device_per_server
 from tests.network_paths import paths_by_plan
@@ -68,6 +69,38 @@ def test_every_plan_below_the_limit_is_left(problem, seed):
         rival = Rival(depths, np.cumsum(limit_s * random.random(len(depths)))) if random.random() < 0.8 else None
         prices = limit_s * 10.0 ** random.integers(-3, 6, (2, len(problem.cluster.servers)))
         check_paths_left(network, paths.values(), seconds, limit_s, rival=rival, prices=prices)
+
+
+@settings(max_examples=60)
+@given(problems(max_layers=5, max_devices=4, max_micro_batches=30), st.integers(0, 2**32 - 1))
+def test_no_plan_is_lost_where_arcs_have_fewer_positions(problem, seed):
+    """Those that arc fixing leaves for the time of some plan; asked about that plan, or a faster one."""
+    random, costs = np.random.default_rng(seed), CostModel(problem)
+    network = build_network(costs, problem.variants[-1])
+    plans = list(paths_by_plan(network))
+    assume(0 < len(plans) < 500)
+    latest_s = random.choice(iteration_times([costs.plan(plan) for plan in plans])) * SLACK
+    rows, _ = ArcFixing.without_prices(network.cluster).remaining(build_rows(network), latest_s, stop=lambda: False)
+    paths = paths_by_plan(rows.network)
+    seconds = iteration_times([costs.plan(plan) for plan in paths])
+    check_paths_left(rows.network, paths.values(), seconds, random.choice(seconds[seconds <= latest_s]))
+
+
+def test_paths_whose_positions_do_not_fall_are_no_plans():
+    """Three layers on as many hosts: [0, 1) with two stages to come and [1, 2) with three are not on one plan."""
+    problem = Problem(model=chain(3, {"gpu": 2.0}), cluster=one_device_per_server("gpu", "gpu", "gpu"), job=job(9))
+    network = build_network(CostModel(problem), problem.variants[0])
+    arcs = network.arcs
+    first, second = (arcs.is_stage & (arcs.start == start) & (arcs.stop == start + 1) for start in (0, 1))
+    position = np.where(first, 2, np.where(second, 3, arcs.least_position))
+    odd = network.narrowed(position, np.maximum(position, np.where(first, 2, arcs.largest_position)))
+    left = []
+    for chosen in (network, odd):
+        decision = Decision(build_rows(chosen))
+        assert decision.path_below(1e9) is not None
+        paths = one_by_one(decision.paths_below(most_steps=10**6, most_paths=500))
+        left.append({tuple(arcs.stop[path[arcs.is_stage[path]]].tolist()) for path in paths})
+    assert left[0] - left[1] == {(1, 2, 3)}
 
 
 @settings(max_examples=50)
