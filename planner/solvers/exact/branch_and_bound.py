@@ -23,7 +23,7 @@ from stagecut.planner.simulator.bounds import bound_rows
 from stagecut.planner.solvers.exact.agenda import Outcome, limit_of
 from stagecut.planner.solvers.exact.mip_rounds import ProgramPart
 from stagecut.planner.solvers.exact.path_trials import AT_ONCE, num_at_once
-from stagecut.planner.solvers.exact.questions import Questions, is_too_large_for_labels, lengths_of, room_bytes
+from stagecut.planner.solvers.exact.questions import Questions, lengths_of, room_bytes
 from stagecut.planner.solvers.search.search import Search
 
 # Half or twice each of the next two changed no plan and no bound on vgg16 and resnet50 on mixed-server-8 and gpt2-345m
@@ -32,10 +32,9 @@ PRECISION, COARSE_PRECISION = 1e-4, 1e-3
 """Relative width of the interval at which bisection stops, with and without positions."""
 WORTH_BISECTING = 0.25
 """Nor is the interval divided further once it is no wider than this share of what is open between bound and limit."""
-MANY_ARCS = 3_000_000
-"""A network with positions is built once it has no more arcs than this, if there is room, or all plans have one length:
-parts of one length share most of their arcs. llama3-70b on 16 x 8 titan-rtx, 6 x 8 v100-16 and 2 x 8 a100-40, batch
-1,024, was 17 % open after 90 s with a million, and is closed in 52 s."""
+MANY_ARCS = 1_000_000
+"""A network with positions is built once it has no more arcs than this, if there is room, or all plans have one length.
+"""
 
 PROGRAM_ARCS, PROGRAM_ARCS_WITHOUT_LABELS = 0, 1_000
 """A node with no more arcs than this is tried as a MIP before it branches on stages. With labels branching was never
@@ -131,7 +130,7 @@ class Node:
 
     def ready_to_branch(self, limit_s: float) -> bool:
         """Whether bisection is over; in a later part whose plans differ in length, one path found is enough."""
-        by_length = not self.is_single and (not self._is_first or is_too_large_for_labels(self.rows.network))
+        by_length = not self.is_single and not self._is_first
         return self.narrow(limit_s) or (self._path is not None and by_length)
 
     def bisect(self, search: Search, limit_s: float) -> None:

@@ -23,8 +23,6 @@ from stagecut.planner.solvers.exact.path_times import can_time
 from stagecut.planner.solvers.exact.path_trials import WORTH_IMPROVING, PathTrials, share_worth_trying
 from stagecut.planner.solvers.search.search import Search
 
-MANY_ARCS_FOR_LABELS = 1_000_000
-"""Labels are not asked about more arcs with positions, unless all plans have one length: they would take long."""
 MANY_LABELS = 30_000
 """If arcs take more labels further than this, no floor of the bottleneck is sought, which takes some ten questions: on
 resnet152 and bert-large on 88 and 212 devices (drawn problems 45 and 46) 2.9 and 1.7 % were open after 60 s with floors
@@ -91,8 +89,6 @@ class Questions:
             self._counts_arcs = False
         if len(kept) == 0:
             return None
-        if is_too_large_for_labels(rows.network):
-            return self._unasked(rows, kept)
         try:
             return self._left_by_labels(search, rows, kept, limit_s, thorough=thorough)
         except TooManyLabelsError:
@@ -177,8 +173,3 @@ def lengths_of(network: StageNetwork) -> Ints:
     arcs = network.arcs
     lengths: Ints = np.unique(arcs.least_position[arcs.tail == 0])
     return lengths
-
-
-def is_too_large_for_labels(network: StageNetwork) -> bool:
-    """Whether a network with positions is to be divided by length before labels are asked."""
-    return network.has_positions and len(network.arcs) > MANY_ARCS_FOR_LABELS and len(lengths_of(network)) > 1

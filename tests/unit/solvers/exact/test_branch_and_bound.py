@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.simulator.engine import iteration_times
-from stagecut.planner.solvers.exact import branch_and_bound, questions
+from stagecut.planner.solvers.exact import branch_and_bound
 from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
 from stagecut.planner.solvers.exact.branch_and_bound import Node
 from stagecut.planner.solvers.search.options import SolveOptions
@@ -67,25 +67,17 @@ def test_bound_is_never_above_a_plan_that_was_not_simulated(problem):
         assert min(node.bound_s, search.best_s) <= best_s * SLACK
 
 
-@pytest.mark.parametrize(
-    ("many_arcs", "many_for_labels"),
-    [
-        (0, questions.MANY_ARCS_FOR_LABELS),
-        (branch_and_bound.MANY_ARCS, questions.MANY_ARCS_FOR_LABELS),
-        (branch_and_bound.MANY_ARCS, 0),
-    ],
-)
+@pytest.mark.parametrize("many_arcs", [0, branch_and_bound.MANY_ARCS])
 @settings(max_examples=30)
 @given(problem=SMALL)
-def test_children_keep_every_plan_below_the_limit(many_arcs, many_for_labels, problem):
-    """Four times over: by the number of stages first, or into a network with positions at once, asked or not."""
+def test_children_keep_every_plan_below_the_limit(many_arcs, problem):
+    """Four times over: by the number of stages first, or into a network with positions at once."""
     search, node, times, bounds = whole(problem)
     assume(times and min(times.values()) > 0)
     limit_s = 1.5 * min(times.values())
     waiting = [node]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(branch_and_bound, "MANY_ARCS", many_arcs)
-        patch.setattr(questions, "MANY_ARCS_FOR_LABELS", many_for_labels)
         for _ in range(4):
             node = waiting.pop()
             bisect_fully(search, node, limit_s)
@@ -131,18 +123,6 @@ def test_limit_that_nothing_stays_below_is_a_bound():
     node.bisect(search, 3.9)
     assert node.bound_s == 3.9
     assert not node.narrow(8.0)
-
-
-def test_a_large_network_with_positions_is_divided_by_length_without_labels(monkeypatch):
-    search, node, times, _ = whole(CATALOGUE[1].problem)
-    limit_s = 2 * min(times.values())
-    monkeypatch.setattr(questions, "MANY_ARCS_FOR_LABELS", 0)
-    bisect_fully(search, node, limit_s)
-    (positioned,) = node.children(search, limit_s)
-    monkeypatch.setattr(questions, "Decision", None)  # called, it would raise
-    positioned.bisect(search, limit_s)
-    assert positioned.ready_to_branch(limit_s)
-    assert len(list(positioned.children(search, limit_s))) == 2
 
 
 def test_node_of_a_single_plan_has_no_children():
