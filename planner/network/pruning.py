@@ -92,7 +92,9 @@ def left_by_arcs(rows: Rows, prices: Floats, limit_s: float) -> Left:
     rounding = _Rounding(float(prices @ network.limits), float(prices @ np.abs(network.limits)), PATH_SUM)
     lengths = _Lengths(rows.round_trip, rows.forward, payments(rows), prices)
     order, copies = network.graph.by_tail, network.copies
-    return _left_by_arcs(order, copies, lengths, terms, queues or NO_QUEUES, loads or NO_LOADS, rounding, limit_s)
+    return Left(
+        *_left_by_arcs(order, copies, lengths, terms, queues or NO_QUEUES, loads or NO_LOADS, rounding, limit_s)
+    )
 
 
 class _Lengths(NamedTuple):
@@ -157,7 +159,7 @@ def _left_by_arcs(
     loads: LinkLoads,
     rounding: _Rounding,
     limit_s: float,
-) -> Left:
+) -> tuple[Floats, Ints, Ints]:
     num_copies = len(copies.level)
     # Least sums from each copy of a node to the sink.
     on, price_on = np.full(num_copies, np.inf), np.full(num_copies, np.inf)
@@ -218,4 +220,4 @@ def _left_by_arcs(
             home[head] = min(home[head], home_after)
             forward[head] = min(forward[head], before.forward + (lengths.forward[arc] + price))
             slow[head] = min(slow[head], slowest)
-    return Left(lowest, least, largest)
+    return lowest, least, largest

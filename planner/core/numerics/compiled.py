@@ -15,6 +15,9 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function on its first call, once per machine: the machine code is kept beside the source.
 
     The global interpreter lock is released while it runs, so that threads share the cores.
+
+    It must not return a named tuple to the interpreter: numba does not look whether the constructor was interrupted,
+    and goes on with a null pointer.
     """
     from numba import njit
 
