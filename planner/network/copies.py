@@ -49,3 +49,9 @@ def copies_of(graph: LayeredGraph, arcs: Arcs) -> Copies:
         num_sources=int(widths[0]),
         level=np.repeat(graph.level, widths),
     )
+
+
+def nodes_of(graph: LayeredGraph, arcs: Arcs) -> Copies:
+    """The nodes of a network with positions, in place of copies."""
+    position = arcs.least_position
+    return Copies(graph.tail - position, graph.head - position, position, position, 1, graph.level)

@@ -22,7 +22,7 @@ from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.arcs import Arcs, arcs_over, join_arcs
-from stagecut.planner.network.copies import Copies, copies_of
+from stagecut.planner.network.copies import Copies, copies_of, nodes_of
 from stagecut.planner.network.fitted_stages import fit_arcs, quick_intervals
 from stagecut.planner.network.graph import LayeredGraph
 from stagecut.planner.network.host_states import HostStates, build_host_states
@@ -107,8 +107,8 @@ class StageNetwork:
 
     @property
     def copies(self) -> Copies:
-        """Copies of the nodes for each number of stages to come."""
-        return copies_of(self.graph, self.arcs)
+        """Copies of the nodes for each number of stages to come; with positions the nodes themselves."""
+        return (nodes_of if self.has_positions else copies_of)(self.graph, self.arcs)
 
     def fitted(self, arcs: Arcs, *, longest_s: float) -> tuple[Arcs, Bools, Ints]:
         """The arcs with their costs at their least positions; see :func:`fit_arcs`."""
