@@ -20,13 +20,14 @@ class Copies(NamedTuple):
 
     tail: Ints
     head: Ints
+    """As `tail`, of shape (A,)."""
     least: Ints
     """Smallest and largest position of each arc that leads from a copy to a copy, shape (A,)."""
     largest: Ints
-    num_sources: int
-    """The first copies are those of the source."""
-    level: Ints
-    """Level of each copy."""
+    of_nodes: Ints
+    """How many copies each node has, shape (N,); the first ones are those of the source."""
+    size: int
+    """How many there are in all."""
 
 
 def copies_of(graph: LayeredGraph, arcs: Arcs) -> Copies:
@@ -46,12 +47,13 @@ def copies_of(graph: LayeredGraph, arcs: Arcs) -> Copies:
         head=offset[graph.head] - passing,
         least=np.maximum(arcs.least_position, fewest[graph.head] + passing),
         largest=np.minimum(arcs.largest_position, most[graph.head] + passing),
-        num_sources=int(widths[0]),
-        level=np.repeat(graph.level, widths),
+        of_nodes=widths,
+        size=int(widths.sum()),
     )
 
 
 def nodes_of(graph: LayeredGraph, arcs: Arcs) -> Copies:
     """The nodes of a network with positions, in place of copies."""
     position = arcs.least_position
-    return Copies(graph.tail - position, graph.head - position, position, position, 1, graph.level)
+    each = np.ones(graph.num_nodes, dtype=np.int64)
+    return Copies(graph.tail - position, graph.head - position, position, position, each, graph.num_nodes)

@@ -94,7 +94,8 @@ def fit_stages(
     most_depth = np.zeros(len(start), dtype=np.int64)
     for mode, stage, fresh in first_fitting(modes, depth, limit_bytes):
         recompute[fresh] = mode
-        most_depth[fresh] = stage.most_depth(limit_bytes, variant.num_microbatches)[fresh]
+        # At the depth asked for they do fit, whatever rounding says.
+        most_depth[fresh] = np.maximum(depth, stage.most_depth(limit_bytes, variant.num_microbatches))[fresh]
         columns = (stage.forward_s, stage.backward_s, stage.sync_s + stage.update_s, stage.sync_s)
         for kept_s, column_s in zip(seconds.values(), columns, strict=True):
             kept_s[fresh] = column_s[fresh]
@@ -124,7 +125,7 @@ def fit_arcs(
     """The arcs with the costs that their stages have at these warm-up depths; `placements` are those of the options.
 
     Also which arcs to keep: the transfers, and the stages that fit with M (F + B) at most `longest_s`; and the largest
-    depth at which each has these costs.
+    depth at which each fits in the same mode.
     """
     names = [field.name for field in fields(FittedStages) if field.name not in ("fits", "most_depth")]
     columns = {name: getattr(arcs, name).copy() for name in names}

@@ -6,9 +6,10 @@ costs are those of the depths within them that make the stage cheapest, so no ar
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.placement import Placement
@@ -103,8 +104,10 @@ def _longest(num_layers: int, start: Ints, stop: Ints) -> Ints:
 
 
 def _joined(parts: Sequence[FittedStages]) -> FittedStages:
-    none, nothing = np.zeros(0, dtype=bool), np.zeros(0)
-    columns = {field.name: [none if field.name in ("fits", "recompute") else nothing] for field in fields(FittedStages)}
+    kinds = {"fits": np.bool_, "recompute": np.bool_, "most_depth": np.int64}
+    columns: dict[str, list[NDArray[Any]]] = {
+        field.name: [np.zeros(0, kinds.get(field.name, np.float64))] for field in fields(FittedStages)
+    }
     for part in parts:
         for name, column in columns.items():
             column.append(getattr(part, name))

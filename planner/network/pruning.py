@@ -54,7 +54,7 @@ def arc_prices(rows: Rows, prices: Floats) -> Floats:
     return prices[paid.unit] * paid.amount
 
 
-class Left(NamedTuple):
+class ArcsLeft(NamedTuple):
     """What single arcs prove, each of shape (A,)."""
 
     lowest_s: Floats
@@ -65,12 +65,7 @@ class Left(NamedTuple):
     largest_position: Ints
 
 
-def lowest_times(rows: Rows, prices: Floats) -> Floats:
-    """For every arc, a bound on all plans that use it, rounded down; shape (A,). For prices see :func:`arc_prices`."""
-    return left_by_arcs(rows, prices, np.inf).lowest_s
-
-
-def left_by_arcs(rows: Rows, prices: Floats, limit_s: float) -> Left:
+def left_by_arcs(rows: Rows, prices: Floats, limit_s: float) -> ArcsLeft:
     """What holds for plans at or below the limit: arcs above it lead no way to later ones.
 
     Without positions each arc is looked at with every number of stages to come that it may have.
@@ -92,7 +87,7 @@ def left_by_arcs(rows: Rows, prices: Floats, limit_s: float) -> Left:
     rounding = _Rounding(float(prices @ network.limits), float(prices @ np.abs(network.limits)), PATH_SUM)
     lengths = _Lengths(rows.round_trip, rows.forward, payments(rows), prices)
     order, copies = network.graph.by_tail, network.copies
-    return Left(
+    return ArcsLeft(
         *_left_by_arcs(order, copies, lengths, terms, queues or NO_QUEUES, loads or NO_LOADS, rounding, limit_s)
     )
 
@@ -160,7 +155,7 @@ def _left_by_arcs(
     rounding: _Rounding,
     limit_s: float,
 ) -> tuple[Floats, Ints, Ints]:
-    num_copies = len(copies.level)
+    num_copies = copies.size
     # Least sums from each copy of a node to the sink.
     on, price_on = np.full(num_copies, np.inf), np.full(num_copies, np.inf)
     on[-1] = price_on[-1] = 0.0
@@ -173,13 +168,13 @@ def _left_by_arcs(
     # Least lengths from the source to each copy, over arcs that are not above the limit.
     home, forward, queue = np.full(num_copies, np.inf), np.full(num_copies, np.inf), np.full(num_copies, np.inf)
     slow, interface, fabric = np.full(num_copies, np.inf), np.full(num_copies, np.inf), np.full(num_copies, np.inf)
-    for source in range(copies.num_sources):
+    for source in range(copies.of_nodes[0]):
         home[source] = forward[source] = queue[source] = slow[source] = 0.0
         interface[source], fabric[source] = NO_LOAD
     num_arcs, has_queues = len(copies.tail), len(queues.after_busy) > 0
     lowest, least, largest = (
         np.full(num_arcs, np.inf),
-        np.full(num_arcs, len(terms.depths)),
+        np.full(num_arcs, len(terms.depths) - 1),
         np.zeros(num_arcs, np.int64),
     )
     for arc in order:

@@ -96,7 +96,7 @@ class Rows:
         return largest
 
     def counting(self, least: Ints, largest: Ints) -> "Rows":
-        """The same rows over a graph in which only arcs with these positions count; none has any if `least` is more."""
+        """The same rows, whose arcs have these positions; they do not count where `least` exceeds `largest`."""
         return replace(self, network=self.network.narrowed(least, largest))
 
     def arc_costs(self, multipliers: Floats) -> Floats:
@@ -156,7 +156,7 @@ class Rows:
         return replace(self, families=families, floor_s=bottleneck_s)
 
     def rebuilt(self, network: StageNetwork) -> "Rows":
-        """The same families, with the same floor, over another network of the variant."""
+        """All families, or only the shared ones as here, with the same floor, over another network of the variant."""
         return build_rows(network, shared_only="drain" not in self.costs_s).with_floor(self.floor_s)
 
     def restricted(self, network: StageNetwork, kept: Ints) -> "Rows":

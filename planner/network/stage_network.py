@@ -92,7 +92,7 @@ class StageNetwork:
 
     @property
     def num_positions(self) -> int:
-        """Of all arcs that count: how many there would be with positions, memory aside."""
+        """Of all arcs that count: with positions, no more arcs than this would be built."""
         arcs, order = self.arcs, self.graph.by_tail
         return int((arcs.largest_position[order] - arcs.least_position[order] + 1).sum())
 
@@ -192,9 +192,9 @@ def _unless(stop: Callable[[], bool]) -> None:
 
 
 def with_depths(network: StageNetwork, *, longest_s: float = np.inf) -> tuple[StageNetwork, Ints]:
-    """The network without positions, less those that no path of a length meant leads through; which arcs are kept.
+    """The network without positions, less the arcs that no path of a length meant leads through; which are kept.
 
-    Stages that fit in memory at none of theirs, or have M (F + B) above `longest_s`, are left out.
+    Stages that fit in memory at none of their positions, or have M (F + B) above `longest_s`, are left out.
     """
     if len(network.arcs) == 0:
         return network, np.empty(0, dtype=np.int64)
@@ -240,11 +240,12 @@ def with_positions(network: StageNetwork, *, longest_s: float = np.inf) -> Stage
     chosen = np.repeat(np.arange(len(arcs)), widths)
     position = copies.least[chosen] + np.arange(len(chosen)) - np.repeat(np.cumsum(widths) - widths, widths)
     # The source is one node again.
-    tail = np.maximum(0, copies.tail[chosen] + position - (copies.num_sources - 1))
+    more = int(copies.of_nodes[0]) - 1
+    tail = np.maximum(0, copies.tail[chosen] + position - more)
     expanded = replace(
         arcs.take(chosen),
         tail=tail,
-        head=copies.head[chosen] + position - (copies.num_sources - 1),
+        head=copies.head[chosen] + position - more,
         least_position=position,
         largest_position=position,
     )
@@ -252,7 +253,9 @@ def with_positions(network: StageNetwork, *, longest_s: float = np.inf) -> Stage
     whole = replace(
         network,
         arcs=expanded,
-        graph=LayeredGraph(tail=expanded.tail, head=expanded.head, level=copies.level[copies.num_sources - 1 :]),
+        graph=LayeredGraph(
+            tail=expanded.tail, head=expanded.head, level=np.repeat(network.graph.level, copies.of_nodes)[more:]
+        ),
         has_positions=True,
     )
     return whole.restricted(kept)[0]

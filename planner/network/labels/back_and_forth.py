@@ -53,7 +53,9 @@ class Rival(NamedTuple):
         """Arcs of a path, in order."""
         stages, round_trip = criteria.turns.is_stage[path], criteria.round_trip[path]
         ways_s = np.cumsum(round_trip[::-1])[::-1]
-        return cls(criteria.turns.largest_depth[path][stages][::-1], ways_s[stages][::-1])
+        # Without positions, largest depths may fall towards the first stage.
+        depths = np.maximum.accumulate(criteria.turns.largest_depth[path][stages][::-1])
+        return cls(depths, ways_s[stages][::-1])
 
 
 class BackAndForth:

@@ -33,8 +33,8 @@ PRECISION, COARSE_PRECISION = 1e-4, 1e-3
 WORTH_BISECTING = 0.25
 """Nor is the interval divided further once it is no wider than this share of what is open between bound and limit."""
 MANY_ARCS = 1_000_000
-"""A network with positions is built once it has no more arcs than this, if there is room, or all plans have one length.
-"""
+"""A network with positions is built once it has no more arcs than this, if there is room, or all plans have one length;
+with three million nothing was faster on llama3-70b on 192 and 320 devices or gpt3-175b on 4,096."""
 
 PROGRAM_ARCS, PROGRAM_ARCS_WITHOUT_LABELS = 0, 1_000
 """A node with no more arcs than this is tried as a MIP before it branches on stages. With labels branching was never

@@ -104,7 +104,7 @@ def _shortest_path(
     order: Ints, copies: Copies, round_trip: Floats, paid: Payments, prices: Floats
 ) -> tuple[float, Floats]:
     """The round trip of a shortest path with prices, without them, and how much it uses of what has a price."""
-    num_copies = len(copies.level)
+    num_copies = copies.size
     least, next_arc = np.full(num_copies, np.inf), np.full(num_copies, -1)
     least[-1] = 0.0
     for arc in order[::-1]:
@@ -114,10 +114,10 @@ def _shortest_path(
             if length < np.inf and length <= least[node]:
                 least[node], next_arc[node] = length, arc
     used, total, node = np.zeros(len(prices)), 0.0, 0
-    for source in range(copies.num_sources):
+    for source in range(copies.of_nodes[0]):
         if least[source] < least[node]:
             node = source
-    if copies.num_sources == 0 or least[node] == np.inf:
+    if copies.of_nodes[0] == 0 or least[node] == np.inf:
         return np.inf, used
     while node != num_copies - 1:
         arc = next_arc[node]

@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network.pruning import arc_prices, lowest_times
+from stagecut.planner.network.pruning import arc_prices, left_by_arcs
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import build_network, by_mode, with_positions
 from stagecut.planner.solvers.exact.host_prices import GAIN_TOLERANCE, find_host_prices
@@ -54,11 +54,11 @@ def test_single_arcs_prove_as_much_as_once_positions_are_built(problem, seed):
     network, fine = both(problem)
     random = np.random.default_rng(seed)
     prices = random.uniform(0.0, 20.0, len(network.limits)) * random.integers(0, 2, len(network.limits))
-    built, lowest_s = {}, lowest_times(build_rows(fine), prices)
+    built, lowest_s = {}, left_by_arcs(build_rows(fine), prices, math.inf).lowest_s
     for arc in np.flatnonzero(fine.arcs.is_stage):
         name = name_of(fine.arcs, arc)
         built[name] = min(built.get(name, math.inf), lowest_s[arc])
-    found, lowest_s = {}, lowest_times(build_rows(network), prices)
+    found, lowest_s = {}, left_by_arcs(build_rows(network), prices, math.inf).lowest_s
     for arc in np.flatnonzero(network.arcs.is_stage & np.isfinite(lowest_s)):
         name = name_of(network.arcs, arc)
         found[name] = lowest_s[arc]

@@ -11,7 +11,7 @@ from stagecut.planner.core.cluster import Cluster, Island, Server
 from stagecut.planner.core.messages.errors import StoppedError
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
-from stagecut.planner.network.pruning import arc_prices, left_by_arcs, lowest_times
+from stagecut.planner.network.pruning import arc_prices, left_by_arcs
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import ARC_BYTES, build_network, with_positions
 from stagecut.planner.simulator.bounds import lower_bound
@@ -46,7 +46,7 @@ def test_no_plan_takes_less_than_the_lowest_time_of_any_of_its_arcs(problem, see
     for chosen in networks:
         for shared_only in (True, False):
             rows = build_rows(chosen, shared_only=shared_only)
-            lowest_s = lowest_times(rows, random_prices(random, chosen))
+            lowest_s = left_by_arcs(rows, random_prices(random, chosen), math.inf).lowest_s
             for plan, path in paths_by_plan(chosen).items():
                 assert lowest_s[path].max() <= lower_bound(network.costs.plan(plan)) * (1 + ROUNDING)
 
@@ -59,7 +59,7 @@ def test_lowest_times_of_some_lengths_hold_for_plans_of_these_lengths(problem, s
     assume(len(network.arcs) > 0)
     shortest = int(random.integers(1, network.costs.max_stages + 1))
     meant = network.of_lengths(shortest, network.costs.max_stages)
-    lowest_s = lowest_times(build_rows(meant), random_prices(random, meant))
+    lowest_s = left_by_arcs(build_rows(meant), random_prices(random, meant), math.inf).lowest_s
     for plan, path in paths_by_plan(network).items():
         if len(plan.stages) >= shortest:
             assert lowest_s[path].max() <= lower_bound(network.costs.plan(plan)) * (1 + ROUNDING)
@@ -107,7 +107,7 @@ def test_without_prices_an_arc_proves_its_own_largest_row():
     """2 layers of 2 s, 3 micro-batches. [0, 2): 12 s. [0, 1) fills 4 + 2 x 2 - 1, [1, 2) 4 + 2 x 2."""
     rows = build_rows(positioned_network(hosts_of(2, (2.0, 2), micro_batches=3)), shared_only=True)
     arcs = rows.network.arcs
-    lowest_s = lowest_times(rows, np.zeros(2))
+    lowest_s = left_by_arcs(rows, np.zeros(2), math.inf).lowest_s
     found = {(int(arcs.start[a]), int(arcs.stop[a])): lowest_s[a] for a in np.flatnonzero(arcs.is_stage)}
     assert found == pytest.approx({(0, 2): 12.0, (0, 1): 7.0, (1, 2): 8.0})
 
@@ -120,7 +120,7 @@ def test_prices_show_that_fast_hosts_do_not_suffice():
     rows = build_rows(coarse_network(hosts_of(2, (1.0, 1), (3.0, 2))), shared_only=True)
     arcs = rows.network.arcs
     rows = rows.restricted(*rows.network.restricted(~arcs.is_stage | (arcs.stop - arcs.start == 1)))
-    free, paid = (lowest_times(rows, np.array([price, 0.0, 0.0])) for price in (0.0, 2.0))
+    free, paid = (left_by_arcs(rows, np.array([price, 0.0, 0.0]), math.inf).lowest_s for price in (0.0, 2.0))
     assert min(free) == pytest.approx(2.0)
     assert min(paid) == pytest.approx(4.0)
 
