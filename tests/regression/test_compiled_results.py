@@ -25,7 +25,7 @@ def test_named_tuples_of_compiled_functions_stay_among_these():
     returning = {
         function.name
         for function in functions
-        if "compiled" in decorators(function) and named & set(ast.unparse(function.returns).replace("[", " ").split())
+        if "compiled" in decorators(function) and named & {ast.unparse(node) for node in ast.walk(function.returns)}
     }
     assert returning  # else nothing would be looked at
     for function in functions:

@@ -30,6 +30,13 @@ def every_interval(num_layers):
     return np.array([(i, j) for i in range(num_layers) for j in range(i + 1, num_layers + 1)]).T
 
 
+def some_placements(problem, variant):
+    """The cost model of the variant's share, with each of up to four placements."""
+    part = CostModel(problem).of(variant.share)
+    options = build_host_states(problem, part.cluster, micro_batch=variant.micro_batch).options
+    return [(part, option.placement) for option in options[:4]]
+
+
 def test_intervals_up_to_the_limit_are_found():
     """4 micro-batches of 2 s a layer: two layers take 16 s, just in time; three take 24."""
     problem = Problem(model=chain(4, {"gpu": 2.0}), cluster=one_server("gpu", 1), job=job(4))
@@ -64,17 +71,14 @@ def test_no_stage_within_the_limit_is_lost(problem, longest_s):
 @given(problems(max_layers=5), st.integers(1, 4))
 def test_stages_fit_as_they_do_one_by_one(problem, depth):
     """Recompute mode and costs are those of the stage assembled on its own."""
-    costs = CostModel(problem)
-    variant = problem.variants[-1]
-    part = costs.of(variant.share)
-    start, stop = every_interval(problem.model.num_layers)
-    for option in build_host_states(problem, part.cluster, micro_batch=variant.micro_batch).options[:4]:
-        fitting = fit_stages(part, variant, option.placement, start, stop, np.full(len(start), depth))
+    variant, start, stop = problem.variants[-1], *every_interval(problem.model.num_layers)
+    for part, placement in some_placements(problem, variant):
+        fitting = fit_stages(part, variant, placement, start, stop, np.full(len(start), depth))
         for index, (i, j) in enumerate(zip(start.tolist(), stop.tolist(), strict=True)):
-            mode = recompute_choice(part, variant, option.placement, i, j, depth)
+            mode = recompute_choice(part, variant, placement, i, j, depth)
             assert fitting.fits[index] == (mode is not None)
             if mode is not None:
-                stage = part.stage(option.placement, micro_batch=variant.micro_batch, recompute=mode, start=i, stop=j)
+                stage = part.stage(placement, micro_batch=variant.micro_batch, recompute=mode, start=i, stop=j)
                 assert fitting.recompute[index] == mode
                 assert fitting.backward_s[index] == pytest.approx(stage.backward_s[0], rel=1e-12)
                 assert fitting.tail_s[index] == (stage.sync_s + stage.update_s)[0]
@@ -104,15 +108,11 @@ def test_recomputation_follows_the_job(recompute, fits, modes):
 @given(problems(max_layers=5), st.integers(1, 4))
 def test_the_largest_depth_is_the_last_at_which_a_stage_fits(problem, depth):
     """In the mode that it has at a depth, up to the number of micro-batches."""
-    costs = CostModel(problem)
-    variant = problem.variants[-1]
-    part = costs.of(variant.share)
-    start, stop = every_interval(problem.model.num_layers)
-    for option in build_host_states(problem, part.cluster, micro_batch=variant.micro_batch).options[:4]:
+    variant, start, stop = problem.variants[-1], *every_interval(problem.model.num_layers)
+    for part, placement in some_placements(problem, variant):
         most = variant.num_microbatches
         fitted = [
-            fit_stages(part, variant, option.placement, start, stop, np.full(len(start), each))
-            for each in range(1, most + 1)
+            fit_stages(part, variant, placement, start, stop, np.full(len(start), each)) for each in range(1, most + 1)
         ]
         now = fitted[min(depth, most) - 1]
         for index in np.flatnonzero(now.fits):

@@ -74,8 +74,7 @@ def test_no_plan_below_the_limit_has_a_position_out_of_range(problem, seed):
     assume(bounds)
     rows = build_rows(network)
     for limit_s in (min(bounds.values()), random.choice(list(bounds.values()))):
-        slack_s = limit_s * ROUNDING
-        _, *ranges = left_by_arcs(rows, random_prices(random, network), limit_s + slack_s)
+        _, *ranges = left_by_arcs(rows, random_prices(random, network), limit_s)
         narrowed = network.narrowed(*ranges)
         fine = with_positions(narrowed)
         assert {plan for plan, bound_s in bounds.items() if bound_s <= limit_s} <= paths_by_plan(fine).keys()

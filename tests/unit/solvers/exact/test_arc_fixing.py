@@ -80,7 +80,9 @@ def test_without_positions_they_are_left_out_one_by_one():
 def test_everything_is_left_without_a_limit():
     rows = build_rows(coarse_network(fast_and_slow()))
     left, kept = remaining(ArcFixing.without_prices(rows.network.cluster), rows, math.inf)
-    assert len(left.network.arcs) == len(rows.network.arcs)
+    assert left.network.num_positions == rows.network.num_positions
+    for name, seconds in rows.costs_s.items():
+        assert left.costs_s[name].tolist() == seconds.tolist()
     assert kept.tolist() == list(range(len(rows.network.arcs)))
 
 
