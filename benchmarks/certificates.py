@@ -1,9 +1,10 @@
 """How soon `milp` has a plan and a bound, and how far it closes the gap; options: `benchmarks/harness/driver.py`.
 
-Four sets of problems: large or contended ones chosen because they are hard (`HARD`), some with choices that a job has
-to ask for (`ON_REQUEST`), and random ones, which nobody chose: on clusters of the catalogue (`OF_CATALOGUE`) and on
-random clusters (`DRAWN`). `--only catalogue` measures all of the former, `--only "07: "` one of the latter, `--only
-gpt3` all with that in their name. Seconds are those of the search, without the start of the process.
+Five sets of problems: large or contended ones chosen because they are hard (`HARD`), some with choices that a job has
+to ask for (`ON_REQUEST`), and random ones, which nobody chose: on clusters of the catalogue (`OF_CATALOGUE`), of usual
+servers (`OF_SERVERS`) and of any (`DRAWN`). `--only catalogue` and `--only servers` measure all of one set, `--only
+"07: "` one of the last, `--only gpt3` all with that in their name. Seconds are those of the search, without the start
+of the process.
 """
 
 import math
@@ -14,6 +15,7 @@ from benchmarks.harness.driver import Driver, Jobs, Parts, Request, Tables
 from benchmarks.harness.measuring import Answer, Tree, answers_of
 from benchmarks.problems.drawn import DRAWN
 from benchmarks.problems.of_catalogue import OF_CATALOGUE
+from benchmarks.problems.of_servers import OF_SERVERS
 from benchmarks.problems.registry import HARD, ON_REQUEST, SMOKE
 from benchmarks.problems.specs import Spec
 from benchmarks.report.pages import BENCHMARKS_PAGE, markdown, percent, whole_seconds
@@ -41,11 +43,11 @@ def measure(spec: Spec, request: Request) -> Tree:
 
 
 def tables(parts: Parts) -> Tables:
-    """The problems one by one, but those of the catalogue, and how many of the random ones are as wanted."""
+    """The chosen problems and the drawn ones one by one, and how many of the random ones are as wanted."""
     answers = {name: answers_of(part)[SOLVER] for name, part in parts.items()}
-    drawn, of_catalogue = (_numbered(answers, problems) for problems in (DRAWN, OF_CATALOGUE))
+    drawn, of_catalogue, of_servers = (_numbered(answers, problems) for problems in (DRAWN, OF_CATALOGUE, OF_SERVERS))
     asked = {name: answers[name] for name in answers if name in NAMES_ON_REQUEST}
-    hard = {name: answers[name] for name in answers if name not in drawn | of_catalogue | asked}
+    hard = {name: answers[name] for name in answers if name not in drawn | of_catalogue | of_servers | asked}
     return {
         BENCHMARKS_PAGE: {
             "certificates": certificates_table(hard),
@@ -53,6 +55,7 @@ def tables(parts: Parts) -> Tables:
             "drawn certificates": certificates_table(drawn),
             "certificates of drawn problems": summary("on random clusters", drawn),
             "certificates of the catalogue": summary("on clusters of the catalogue", of_catalogue),
+            "certificates of usual servers": summary("on clusters of usual servers", of_servers),
         }
     }
 
@@ -108,7 +111,7 @@ def _cells(answer: Answer) -> Sequence[str]:
 
 DRIVER = Driver(
     name="certificates",
-    jobs=jobs((*HARD, *ON_REQUEST), OF_CATALOGUE | DRAWN),
+    jobs=jobs((*HARD, *ON_REQUEST), OF_CATALOGUE | OF_SERVERS | DRAWN),
     quick_jobs=jobs(SMOKE, {}),
     tables=tables,
     complaint=complaint,

@@ -11,6 +11,7 @@ from benchmarks.harness.measuring import Answer, measured_here
 from benchmarks.problems.described_clusters import described, is_described
 from benchmarks.problems.drawn import DEVICES, DRAWN, drawn
 from benchmarks.problems.of_catalogue import OF_CATALOGUE
+from benchmarks.problems.of_servers import OF_SERVERS
 from benchmarks.problems.registry import HARD
 from stagecut.models import cluster_names
 from stagecut.planner.core.messages.errors import BadInputError
@@ -57,7 +58,16 @@ def test_random_problems_of_the_catalogue_are_drawn_by_seed():
     assert OF_CATALOGUE["catalogue-49"].name == "llama3-70b, three-generations-64, batch 64"
 
 
-@pytest.mark.parametrize("spec", [*HARD, *DRAWN.values(), *OF_CATALOGUE.values()], ids=lambda spec: spec.name)
+def test_random_problems_of_usual_servers_are_drawn_by_seed():
+    """Today's are those whose results are kept, each once."""
+    assert len({spec.name for spec in OF_SERVERS.values()}) == len(OF_SERVERS) == 52
+    assert OF_SERVERS["servers-52"].name == "resnet50, 6x8:t4, batch 128"
+
+
+RANDOM = (*DRAWN.values(), *OF_CATALOGUE.values(), *OF_SERVERS.values())
+
+
+@pytest.mark.parametrize("spec", [*HARD, *RANDOM], ids=lambda spec: spec.name)
 def test_every_problem_has_variants(spec):
     """Its batch can be divided over its devices."""
     assert spec.problem().variants
@@ -101,7 +111,10 @@ def test_tables_and_summaries_of_random_problems():
     """One of two on random clusters has its bound in time and is closed; the other is named with its gap."""
     parts = {
         name: {"milp": ANSWER.tree()}
-        for name in (NAME, HARD[0].name, f"catalogue-01: {OF_CATALOGUE['catalogue-01'].name}")
+        for name in (
+            *(NAME, HARD[0].name, f"catalogue-01: {OF_CATALOGUE['catalogue-01'].name}"),
+            f"servers-01: {OF_SERVERS['servers-01'].name}",
+        )
     }
     parts[OTHER] = {"milp": LATE.tree()}
     (tables,) = certificates.tables(parts).values()
@@ -113,11 +126,12 @@ def test_tables_and_summaries_of_random_problems():
         "| 1 % within 60 s | 1 of 2 |",
         f"| open | {OTHER} (40.00 %) |",
     ]
-    assert tables["certificates of the catalogue"].splitlines()[2:] == [
-        "| a bound within 3 s | 1 of 1 |",
-        "| 1 % within 60 s | 1 of 1 |",
-        "| open | none |",
-    ]
+    for name in ("certificates of the catalogue", "certificates of usual servers"):
+        assert tables[name].splitlines()[2:] == [
+            "| a bound within 3 s | 1 of 1 |",
+            "| 1 % within 60 s | 1 of 1 |",
+            "| open | none |",
+        ]
 
 
 @pytest.mark.parametrize(
