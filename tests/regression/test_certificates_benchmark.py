@@ -109,13 +109,8 @@ def test_certificates_of_a_small_problem():
 
 def test_tables_and_summaries_of_random_problems():
     """One of two on random clusters has its bound in time and is closed; the other is named with its gap."""
-    parts = {
-        name: {"milp": ANSWER.tree()}
-        for name in (
-            *(NAME, HARD[0].name, f"catalogue-01: {OF_CATALOGUE['catalogue-01'].name}"),
-            f"servers-01: {OF_SERVERS['servers-01'].name}",
-        )
-    }
+    numbered = (f"{number}: {(OF_CATALOGUE | OF_SERVERS)[number].name}" for number in ("catalogue-01", "servers-01"))
+    parts = {name: {"milp": ANSWER.tree()} for name in (NAME, HARD[0].name, *numbered)}
     parts[OTHER] = {"milp": LATE.tree()}
     (tables,) = certificates.tables(parts).values()
     row = "0.5 s | 2.0 s | 50.00 % | 10.00 % | 1.00 % | 1.00 % | 20 s | 1.00 GiB |"
