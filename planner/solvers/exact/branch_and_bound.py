@@ -39,12 +39,18 @@ with three million nothing was faster on llama3-70b on 192 and 320 devices or gp
 PROGRAM_ARCS, PROGRAM_ARCS_WITHOUT_LABELS = 0, 1_000
 """A node with no more arcs than this is tried as a MIP before it branches on stages. With labels branching was never
 slower; what labels and MIPs close alone and together: docs/solver.md, measured by `benchmarks.contributions`."""
+WORTH_DEEPENING = 0.02
+"""If labels find paths that far below the limit, as a share of it, the plans up to there are ruled out first: see
+docs/decisions.md, where half as much and none at all are compared with this."""
 WORTH_A_THREAD = 500
 """Fewer arcs than this keep the interpreter busier than the compiled loops, which run beside it."""
 
 
 class Node:
-    """Some of the plans: none is below `bound_s`, and at the upper end of the interval labels find a path."""
+    """Some of the plans: none is below `bound_s`, and at the upper end of the interval labels find a path.
+
+    Plans that take longer than `ceiling_s` are those of another part.
+    """
 
     is_stuck = False
 
@@ -57,8 +63,10 @@ class Node:
         divided: bool = False,
         just_positioned: bool = False,
         before: Questions | None = None,
+        ceiling_s: float = math.inf,
     ) -> None:
         self.bound_s = bound_s
+        self._ceiling_s = ceiling_s
         self.rows = rows
         """Rows over the arcs that plans below the latest limit may use."""
         self._divided = divided  # whether plans with, or without, some stage were left out
@@ -88,14 +96,18 @@ class Node:
         return self._ask(search) if self._paths is None else self._some_tried(search, self._paths)
 
     def _ask(self, search: Search) -> Outcome:
-        self.bisect(search, limit_of(search))
-        limit_s = limit_of(search)
+        self.bisect(search, self._limit_of(search))
+        limit_s = self._limit_of(search)
         if self.bound_s >= limit_s:
-            return Outcome((), self.bound_s)
+            return Outcome((), self._proven(self.bound_s))
         if self._paths is not None:
             return self._some_tried(search, self._paths) if len(self._paths) <= AT_ONCE else Outcome((self,))
-        if not self.ready_to_branch(limit_s):
-            return Outcome((self,))
+        return self._branch(search, limit_s) if self.ready_to_branch(limit_s) else Outcome((self,))
+
+    def _branch(self, search: Search, limit_s: float) -> Outcome:
+        """Smaller parts with the same plans, or other ways to rule them out."""
+        if self.is_far_below(limit_s):
+            return Outcome((self.lower_part(limit_s), self))
         if self._suits_a_program(search):
             self._may_be_a_program = False
             return Outcome((ProgramPart(self.rows, self),))
@@ -104,18 +116,37 @@ class Node:
         if len(children) == 1 and children[0]._just_positioned:
             # Arc fixing leaves little of a network that is large with positions, which need not wait until then.
             return children[0].step(search)
-        return Outcome(children, limit_s)
+        return Outcome(children, self._proven(limit_s))
 
     def _some_tried(self, search: Search, paths: Ints) -> Outcome:
         """Simulate the plans of some of the paths that are left."""
         if len(paths) == 0:
-            return Outcome((), limit_of(search))
+            return Outcome((), self._proven(self._limit_of(search)))
         (first,) = one_by_one(paths[:1])
         at_once = num_at_once(self.rows.network, first)
         some = one_by_one(paths[:at_once])
         self._questions.trials.several(search, self.rows.network, some, latest_s=limit_of(search))
         self._paths = paths[at_once:]
-        return Outcome((self,)) if len(self._paths) else Outcome((), limit_of(search))
+        return Outcome((self,)) if len(self._paths) else Outcome((), self._proven(self._limit_of(search)))
+
+    def _limit_of(self, search: Search) -> float:
+        return min(limit_of(search), self._ceiling_s)
+
+    def _proven(self, bound_s: float) -> float:
+        """What a bound on this node's plans proves of those in no other part, which are those below the ceiling."""
+        return bound_s if bound_s < self._ceiling_s else math.inf
+
+    def is_far_below(self, limit_s: float) -> bool:
+        """Whether the least rows are so far below the limit that few of the plans below it decide the bound."""
+        is_far = limit_s - self._high_s > WORTH_DEEPENING * limit_s
+        return is_far and self.narrow(limit_s) and self.rows.network.has_positions
+
+    def lower_part(self, limit_s: float) -> "Node":
+        """The plans up to the upper end of the interval; this node keeps the others below the limit."""
+        lower = self._child(self._inner, divided=self._divided, ceiling_s=self._high_s)
+        self.bound_s, self._high_s = self._high_s, limit_s
+        self._inner, self._numbers = self.rows, np.arange(self.num_arcs)
+        return lower
 
     def narrow(self, limit_s: float) -> bool:
         """Whether bisection has little left to gain compared with branching."""
@@ -211,7 +242,9 @@ class Node:
         most_arcs = PROGRAM_ARCS if self._questions.has_labels else PROGRAM_ARCS_WITHOUT_LABELS
         return self._may_be_a_program and is_safe and self.is_single and self.num_arcs <= most_arcs
 
-    def _child(self, rows: Rows, *, divided: bool = False, just_positioned: bool = False) -> "Node":
+    def _child(
+        self, rows: Rows, *, divided: bool = False, just_positioned: bool = False, ceiling_s: float = math.inf
+    ) -> "Node":
         return Node(
             rows,
             self.bound_s,
@@ -219,6 +252,7 @@ class Node:
             divided=divided,
             just_positioned=just_positioned,
             before=self._questions,
+            ceiling_s=min(self._ceiling_s, ceiling_s),
         )
 
     def _stage_to_branch_on(self, stages: Ints) -> int | None:

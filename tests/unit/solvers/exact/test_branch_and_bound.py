@@ -1,6 +1,7 @@
 """Nodes of the branch and bound over the plans of a variant: what they prove, and what their children keep."""
 
 import math
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import assume, given, settings
@@ -8,9 +9,11 @@ from hypothesis import assume, given, settings
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.simulator.engine import iteration_times
-from stagecut.planner.solvers.exact import branch_and_bound
+from stagecut.planner.solvers.exact import branch_and_bound, questions
+from stagecut.planner.solvers.exact.agenda import Agenda
 from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
 from stagecut.planner.solvers.exact.branch_and_bound import Node
+from stagecut.planner.solvers.exact.path_trials import PathTrials
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
 from tests.catalogue import CATALOGUE, fast_and_slow
@@ -101,6 +104,56 @@ def test_what_is_left_for_a_limit_holds_every_plan_below_it(problem):
     left = paths_by_plan(node.rows.network)
     assert node.bound_s < limit_s
     assert {plan for plan, bound_s in bounds.items() if bound_s <= limit_s} <= left.keys()
+
+
+@contextmanager
+def only_dividing():
+    """Nothing is simulated, so nothing but division rules plans out."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PathTrials, "one", lambda *_, **__: None)
+        patch.setattr(questions, "MOST_STEPS", 0)
+        patch.setattr(questions, "WORTH_A_BEAM", -1)
+        yield
+
+
+def lower_and_rest(search, node):
+    """The first part taken out of a node far below the limit, the node and its plans before; None if there is none."""
+    waiting = [node]
+    for _ in range(MOST_STEPS):
+        if not waiting:
+            break
+        part = waiting.pop(0)
+        before = plans_of(part)
+        parts = part.step(search).parts
+        if len(parts) == 2 and parts[1] is part:
+            return *parts, before
+        waiting += parts
+    return None
+
+
+def plans_of(node):
+    """The plans whose paths are in its network."""
+    return paths_by_plan(node.rows.network).keys()
+
+
+@settings(max_examples=20)
+@given(SMALL)
+def test_plans_far_below_the_limit_are_a_part_of_their_own(problem):
+    """The node keeps all others, of which that part proves nothing: the limit is that of the slowest plan."""
+    search, node, times, bounds = whole(problem)
+    assume(times and min(times.values()) > 0)
+    search.offer([max(times, key=times.__getitem__)])
+    limit_s = search.best_s * (1 - search.options.gap)
+    with only_dividing():
+        found = lower_and_rest(search, node)
+        assume(found)
+        lower, rest, before = found
+        of_lower, end_s = plans_of(lower), rest.bound_s
+        agenda = Agenda(search, [lower])
+        agenda.run()
+    assert {plan for plan in before if bounds[plan] <= end_s} <= of_lower
+    assert {plan for plan in before if end_s < bounds[plan] <= limit_s} <= plans_of(rest)
+    assert agenda.bound_s == math.inf
 
 
 def test_narrow_interval_ends_the_bisection():
