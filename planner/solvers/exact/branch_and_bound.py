@@ -40,8 +40,8 @@ PROGRAM_ARCS, PROGRAM_ARCS_WITHOUT_LABELS = 0, 1_000
 """A node with no more arcs than this is tried as a MIP before it branches on stages. With labels branching was never
 slower; what labels and MIPs close alone and together: docs/solver.md, measured by `benchmarks.contributions`."""
 WORTH_DEEPENING = 0.02
-"""If labels find paths that far below the limit, as a share of it, the plans up to there are ruled out first: see
-docs/decisions.md, where half as much and none at all are compared with this."""
+"""If labels find paths that far below the limit, as a share of it, the plans up to there come first; docs/decisions.md
+tells what other shares and none at all did."""
 WORTH_A_THREAD = 500
 """Fewer arcs than this keep the interpreter busier than the compiled loops, which run beside it."""
 
@@ -120,20 +120,23 @@ class Node:
 
     def _some_tried(self, search: Search, paths: Ints) -> Outcome:
         """Simulate the plans of some of the paths that are left."""
-        if len(paths) == 0:
-            return Outcome((), self._proven(self._limit_of(search)))
-        (first,) = one_by_one(paths[:1])
-        at_once = num_at_once(self.rows.network, first)
-        some = one_by_one(paths[:at_once])
-        self._questions.trials.several(search, self.rows.network, some, latest_s=limit_of(search))
-        self._paths = paths[at_once:]
-        return Outcome((self,)) if len(self._paths) else Outcome((), self._proven(self._limit_of(search)))
+        if len(paths):
+            (first,) = one_by_one(paths[:1])
+            at_once = num_at_once(self.rows.network, first)
+            some = one_by_one(paths[:at_once])
+            self._questions.trials.several(search, self.rows.network, some, latest_s=limit_of(search))
+            self._paths = paths = paths[at_once:]
+        return Outcome((self,)) if len(paths) else Outcome((), self._proven(self._limit_of(search)))
 
     def _limit_of(self, search: Search) -> float:
+        """Plans whose rows reach this are of no interest here."""
         return min(limit_of(search), self._ceiling_s)
 
     def _proven(self, bound_s: float) -> float:
-        """What a bound on this node's plans proves of those in no other part, which are those below the ceiling."""
+        """A bound on plans that are in no part, if those of this node in none are no faster than `bound_s`.
+
+        From the ceiling on all plans are in another part.
+        """
         return bound_s if bound_s < self._ceiling_s else math.inf
 
     def is_far_below(self, limit_s: float) -> bool:
