@@ -2,9 +2,9 @@
 
 Five sets of problems: large or contended ones chosen because they are hard (`HARD`), some with choices that a job has
 to ask for (`ON_REQUEST`), and random ones, which nobody chose: on clusters of the catalogue (`OF_CATALOGUE`), of usual
-servers (`OF_SERVERS`) and of any (`DRAWN`). `--only catalogue` and `--only servers` measure all of one set, `--only
-"07: "` one of the last, `--only gpt3` all with that in their name. Seconds are those of the search, without the start
-of the process.
+servers (`OF_SERVERS`) and of any (`DRAWN`). `--only catalogue-`, `--only servers-` and `--only drawn-` measure all of
+one set, `--only drawn-07` one of the last, `--only gpt3` all with that in their name. Seconds are those of the search,
+without the start of the process.
 """
 
 import math
@@ -31,7 +31,7 @@ HEAD = ("problem", "first plan", "first bound", *(f"gap at {mark} s" for mark in
 
 
 def jobs(chosen: Iterable[Spec], drawn: Mapping[str, Spec]) -> Jobs:
-    """One search for each problem; drawn ones by their number first."""
+    """One search for each problem; drawn ones with their number first."""
     specs = {spec.name: spec for spec in chosen} | {f"{number}: {spec.name}": spec for number, spec in drawn.items()}
     return {name: partial(measure, spec) for name, spec in specs.items()}
 

@@ -118,5 +118,5 @@ def _memory_bytes(cluster: Cluster) -> float:
     )
 
 
-DRAWN = {f"{seed:02d}": drawn(seed) for seed in SEEDS}
-"""Problems by their number."""
+DRAWN = {f"drawn-{seed:02d}": drawn(seed) for seed in SEEDS}
+"""Problems by their number, which is the seed."""

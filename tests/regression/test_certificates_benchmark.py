@@ -48,8 +48,8 @@ def test_random_problems_are_what_was_promised():
 def test_random_problems_are_drawn_by_seed():
     """Today's are those whose results are kept."""
     for number, spec in DRAWN.items():
-        assert drawn(int(number)) == spec
-    assert DRAWN["31"].name == "gpt2-345m, 12x2:v100-16, batch 360"
+        assert drawn(int(number.removeprefix("drawn-"))) == spec
+    assert DRAWN["drawn-31"].name == "gpt2-345m, 12x2:v100-16, batch 360"
 
 
 def test_random_problems_of_the_catalogue_are_drawn_by_seed():
