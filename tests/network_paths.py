@@ -1,7 +1,10 @@
 """Paths of small networks one by one, for comparison with labels and programs."""
 
+from dataclasses import replace
+
 import numpy as np
 
+from stagecut.planner.core.cluster import Link
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.decode import decode_path
 from stagecut.planner.network.stage_network import build_network, with_positions
@@ -49,3 +52,14 @@ def coarse_network(problem, **choices):
 def positioned_network(problem, **choices):
     """The network with positions of a problem's first variant."""
     return with_positions(coarse_network(problem, **choices))
+
+
+def with_queues(problem):
+    """Replicas are allowed, and every fabric is slow and shared, so that most all-reduces stand in line."""
+    slow = Link(bandwidth_bytes_per_s=2.0)
+    servers = tuple(
+        replace(server, islands=tuple(replace(island, fabric=slow, shared=True) for island in server.islands))
+        for server in problem.cluster.servers
+    )
+    job = replace(problem.job, replicas=None, global_batch=2 * problem.job.global_batch, micro_batches=(2,))
+    return replace(problem, cluster=replace(problem.cluster, servers=servers), job=job)

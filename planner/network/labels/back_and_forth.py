@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.numerics.compiled import compiled, inlined
 from stagecut.planner.network.graph import SortedArcs
+from stagecut.planner.network.labels.arc_terms import TERMS, set_terms
 from stagecut.planner.network.labels.beam import beam_paths
 from stagecut.planner.network.labels.counted_nodes import NONE, CountedNodes, Openings, after_arc
+from stagecut.planner.network.labels.criteria import Criteria
 from stagecut.planner.network.labels.enumeration import set_paths
 from stagecut.planner.network.labels.latest import in_time, set_latest
 from stagecut.planner.network.labels.lengths import (
@@ -17,12 +19,9 @@ from stagecut.planner.network.labels.lengths import (
     NUM_SHARED,
     ROUND_TRIP,
     START,
-    TERMS,
-    Criteria,
     chosen_by,
     extend,
     extend_shared,
-    set_terms,
 )
 from stagecut.planner.network.labels.sweep import Labels, Sweep, no_labels
 

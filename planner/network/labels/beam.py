@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.numerics.compiled import compiled
+from stagecut.planner.network.labels.arc_terms import set_terms
 from stagecut.planner.network.labels.counted_nodes import NONE, after_arc
-from stagecut.planner.network.labels.lengths import HOME, NUM_LIMITED, START, extend, set_terms
+from stagecut.planner.network.labels.lengths import HOME, NUM_LIMITED, START, extend
 from stagecut.planner.network.labels.sweep import Sweep
 
 

@@ -9,7 +9,9 @@ from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.numerics.compiled import compiled, inlined
 from stagecut.planner.core.numerics.tolerances import LABEL_SUM
 from stagecut.planner.network.graph import SortedArcs
-from stagecut.planner.network.labels.lengths import Criteria, lower_ways, turns_here
+from stagecut.planner.network.labels.arc_terms import turns_here
+from stagecut.planner.network.labels.criteria import Criteria
+from stagecut.planner.network.labels.lengths import lower_ways
 
 NONE = -1
 

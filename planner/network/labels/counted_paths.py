@@ -12,7 +12,8 @@ import numpy as np
 from stagecut.planner.core.numerics.arrays import Bools, Floats
 from stagecut.planner.network.labels.back_and_forth import BackAndForth, Cheapest
 from stagecut.planner.network.labels.counted_nodes import Openings, counted_nodes
-from stagecut.planner.network.labels.lengths import NUM_LIMITED, START, Criteria
+from stagecut.planner.network.labels.criteria import Criteria
+from stagecut.planner.network.labels.lengths import NUM_LIMITED, START
 from stagecut.planner.network.stage_network import StageNetwork
 
 MAX_STATES, MAX_REACHED, MAX_LABELS = 300_000_000, 4_000_000, 2_000_000

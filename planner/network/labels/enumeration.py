@@ -8,9 +8,10 @@ import numpy as np
 
 from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.numerics.compiled import compiled
+from stagecut.planner.network.labels.arc_terms import set_terms
 from stagecut.planner.network.labels.counted_nodes import NONE, after_arc
 from stagecut.planner.network.labels.latest import in_time
-from stagecut.planner.network.labels.lengths import START, set_terms
+from stagecut.planner.network.labels.lengths import START
 from stagecut.planner.network.labels.path_loops import extend_path, is_path_in_time, no_stages, set_stage
 from stagecut.planner.network.labels.sweep import Sweep
 

@@ -10,14 +10,19 @@ the least round trip is longer.
 import numpy as np
 
 from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
-from stagecut.planner.core.numerics.compiled import compiled
+from stagecut.planner.core.numerics.compiled import compiled, inlined
 from stagecut.planner.core.numerics.tolerances import LABEL_SUM
+from stagecut.planner.network.labels.arc_terms import ArcTerms, set_terms
 from stagecut.planner.network.labels.counted_nodes import NONE, after_arc
 from stagecut.planner.network.labels.lengths import (
     FABRIC,
     FORWARD,
     HOME,
     INTERFACE,
+    LAST_FORWARD,
+    LAST_HOME,
+    LAST_QUEUE,
+    LAST_ROUND_TRIP,
     LOOP,
     NUM_LIMITED,
     QUEUE,
@@ -25,12 +30,10 @@ from stagecut.planner.network.labels.lengths import (
     SLOW_BACKWARD,
     SLOW_FORWARD,
     START,
-    ArcTerms,
     extend,
     last_forward_after,
     last_way,
     lower_ways,
-    set_terms,
     turned_after,
 )
 from stagecut.planner.network.labels.sweep import Labels, Sweep
@@ -94,48 +97,47 @@ def _set_most(
     lengths further, solved for one length.
     """
     rest, slow_forward = terms.round_trip + way_on, after[SLOW_FORWARD]
-    turned, here, last_forward = turned_after(terms, rest, ways, depths, slow_forward), -np.inf, np.inf
-    after_interface, after_fabric, home = terms.after_interface, terms.after_fabric, terms.limit - terms.after_home
-    way = -np.inf
+    turned, here, last_loop = turned_after(terms, rest, ways, depths, slow_forward), -np.inf, np.inf
+    after_interface, after_fabric, fill_home = terms.after_interface, terms.after_fabric, terms.limit - terms.after_home
+    last_round_trip, last_home_after = latest[LAST_ROUND_TRIP] - terms.round_trip, terms.limit - way_on
+    last_forward, last_queue, last_home = _taken_back(
+        terms, latest[LAST_FORWARD], latest[LAST_QUEUE], min(latest[LAST_HOME], last_home_after)
+    )
     if terms.is_stage:
-        here, way = last_forward_after(terms, after[LOOP], slow_forward), last_way(terms, rest, after[SLOW_BACKWARD])
-        after_interface, after_fabric, home = -np.inf, -np.inf, terms.latest_fill - turned
-        last_forward = min(
-            terms.limit - before[ROUND_TRIP] - way,
-            terms.with_loop - before[HOME],
-            terms.forward_with_loop - before[FORWARD],
-            terms.queue_with_loop - before[QUEUE],
+        here = last_forward_after(terms, after[LOOP], slow_forward)
+        after_interface, after_fabric, fill_home = -np.inf, -np.inf, terms.latest_fill - turned
+        last_round_trip = min(last_round_trip, terms.limit - last_way(terms, rest, after[SLOW_BACKWARD]))
+        last_forward = min(last_forward, terms.forward_with_loop)
+        last_queue, last_home = min(last_queue, terms.queue_with_loop), min(last_home, terms.with_loop)
+        last_loop = min(
+            last_round_trip - before[ROUND_TRIP],
+            last_forward - before[FORWARD],
+            last_queue - before[QUEUE],
+            last_home - before[HOME],
         )
+    most[LAST_ROUND_TRIP], most[LAST_FORWARD] = last_round_trip, last_forward
+    most[LAST_QUEUE], most[LAST_HOME] = last_queue, last_home
     home_after = min(latest[HOME], latest[FABRIC] - terms.home_to_fabric)
-    most[ROUND_TRIP] = min(latest[ROUND_TRIP] - terms.round_trip, terms.limit - here - way)
-    most[HOME] = min(
-        home,
-        terms.alone,
-        terms.with_way_on - rest,
-        terms.with_loop - here,
-        home_after - terms.round_trip,
-        latest[QUEUE] - terms.home_to_queue,
-        latest[INTERFACE] - terms.home_to_interface,
-    )
-    most[QUEUE] = min(
-        terms.queue_alone,
-        terms.queue_with_way_on - turned,
-        terms.queue_with_loop - here,
-        latest[QUEUE] - terms.queue_to_queue,
-        home_after - terms.queue_to_home,
-    )
-    most[FORWARD] = min(
-        terms.forward_alone,
-        terms.forward_with_way_on - turned,
-        terms.forward_with_loop - here,
-        latest[FORWARD] - terms.forward,
-        latest[QUEUE] - terms.forward_to_queue,
-        home_after - terms.forward_to_home,
-    )
+    forward, queue, home = _taken_back(terms, latest[FORWARD], latest[QUEUE], home_after)
+    most[ROUND_TRIP] = min(latest[ROUND_TRIP] - terms.round_trip, last_round_trip - here)
+    most[FORWARD] = min(forward, terms.forward_alone, terms.forward_with_way_on - turned, last_forward - here)
+    most[QUEUE] = min(queue, terms.queue_alone, terms.queue_with_way_on - turned, last_queue - here)
+    most[HOME] = min(home, terms.alone, terms.with_way_on - rest, last_home - here, fill_home)
+    most[HOME] = min(most[HOME], latest[INTERFACE] - terms.home_to_interface)
     most[INTERFACE] = min(latest[INTERFACE] - terms.to_interface, terms.limit - after_interface)
     most[FABRIC] = min(latest[FABRIC] - terms.to_fabric, terms.limit - after_fabric)
-    most[LOOP] = min(latest[LOOP], last_forward)
+    most[LOOP] = min(latest[LOOP], last_loop)
     most[SLOW_FORWARD] = latest[SLOW_FORWARD]
     if terms.num_microbatches > 1:
-        slowest = (last_forward + terms.first_less) / (terms.num_microbatches - 1)
+        slowest = (last_loop + terms.first_less) / (terms.num_microbatches - 1)
         most[SLOW_FORWARD] = min(most[SLOW_FORWARD], slowest)
+
+
+@inlined
+def _taken_back(terms: ArcTerms, forward: float, queue: float, home: float) -> tuple[float, float, float]:
+    """The latest forward part, queue and way home before an arc from those after it."""
+    return (
+        min(forward - terms.forward, queue - terms.forward_to_queue, home - terms.forward_to_home),
+        min(queue - terms.queue_to_queue, home - terms.queue_to_home),
+        min(home - terms.round_trip, queue - terms.home_to_queue),
+    )

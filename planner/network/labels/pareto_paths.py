@@ -6,7 +6,7 @@ import numpy as np
 
 from stagecut.planner.core.numerics.arrays import Bools, Ints
 from stagecut.planner.network.labels.counted_paths import TooManyLabelsError
-from stagecut.planner.network.labels.lengths import Criteria
+from stagecut.planner.network.labels.criteria import Criteria
 from stagecut.planner.network.stage_network import StageNetwork
 
 MAX_LABELS = 400_000

@@ -6,16 +6,8 @@ import numpy as np
 
 from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.numerics.compiled import compiled
-from stagecut.planner.network.labels.lengths import (
-    LOOP,
-    ROUND_TRIP,
-    SLOW_FORWARD,
-    START,
-    ArcTerms,
-    extend,
-    set_terms,
-    turned_after,
-)
+from stagecut.planner.network.labels.arc_terms import ArcTerms, set_terms
+from stagecut.planner.network.labels.lengths import LOOP, ROUND_TRIP, SLOW_FORWARD, START, extend, turned_after
 from stagecut.planner.network.labels.sweep import Sweep
 
 

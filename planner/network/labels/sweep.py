@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from stagecut.planner.core.numerics.arrays import Floats
 from stagecut.planner.network.graph import SortedArcs
 from stagecut.planner.network.labels.counted_nodes import NONE, CountedNodes, Openings
-from stagecut.planner.network.labels.lengths import NUM_SHARED, START, Criteria
+from stagecut.planner.network.labels.criteria import Criteria
+from stagecut.planner.network.labels.lengths import NUM_SHARED, START
 
 
 class Sweep(NamedTuple):
@@ -21,7 +22,7 @@ class Sweep(NamedTuple):
     thetas: Floats
     """See :func:`~stagecut.planner.network.labels.lengths.extend`."""
     terms: NDArray[np.void]
-    """Room for the :class:`~stagecut.planner.network.labels.lengths.ArcTerms` of one arc, shape (1,)."""
+    """Room for the :class:`~stagecut.planner.network.labels.arc_terms.ArcTerms` of one arc, shape (1,)."""
 
 
 class Labels(NamedTuple):

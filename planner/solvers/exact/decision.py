@@ -23,7 +23,7 @@ from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.numerics.tolerances import LABEL_SUM
 from stagecut.planner.network.labels.back_and_forth import BackAndForth, Cheapest, Rival
 from stagecut.planner.network.labels.counted_paths import CountedPaths
-from stagecut.planner.network.labels.lengths import NO_QUEUE, NO_TURNS, Criteria, Limits, QueueCriteria, Turns
+from stagecut.planner.network.labels.criteria import NO_QUEUE, NO_TURNS, Criteria, Limits, QueueCriteria, Turns
 from stagecut.planner.network.labels.pareto_paths import pareto_path
 from stagecut.planner.network.link_loads import NO_LOADS
 from stagecut.planner.network.rows import Rows

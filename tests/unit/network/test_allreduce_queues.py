@@ -1,7 +1,6 @@
 """Gradients and all-reduces that wait for each other, along the paths of a network."""
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 from hypothesis import given, settings
@@ -16,7 +15,7 @@ from stagecut.planner.network.stage_network import build_network, with_positions
 from stagecut.planner.simulator.chains import chains_of
 from stagecut.planner.simulator.ways_home import ways_home
 from tests.catalogue import chain, job, kinds
-from tests.network_paths import paths_by_plan, positioned_network
+from tests.network_paths import paths_by_plan, positioned_network, with_queues
 from tests.property.strategies import problems
 
 ROUNDING = 1e-12
@@ -41,17 +40,6 @@ def busy_rows(rows, path):
                 before.forward + costs_s["sync"][arc],
                 before.queue + rows.queues.after_busy[arc],
             )
-
-
-def with_queues(problem):
-    """Replicas are allowed, and every fabric is slow and shared, so that most all-reduces stand in line."""
-    slow = Link(bandwidth_bytes_per_s=2.0)
-    servers = tuple(
-        replace(server, islands=tuple(replace(island, fabric=slow, shared=True) for island in server.islands))
-        for server in problem.cluster.servers
-    )
-    job = replace(problem.job, replicas=None, global_batch=2 * problem.job.global_batch, micro_batches=(2,))
-    return replace(problem, cluster=replace(problem.cluster, servers=servers), job=job)
 
 
 @settings(max_examples=60)

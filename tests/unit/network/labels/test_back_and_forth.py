@@ -11,14 +11,14 @@ from stagecut.planner.network.labels.back_and_forth import Rival
 from stagecut.planner.network.labels.enumeration import one_by_one
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import build_network, with_positions
-from stagecut.planner.simulator.bounds import bound_rows
+from stagecut.planner.simulator.bounds import bound_rows, lower_bound
 from stagecut.planner.simulator.chains import chains_of
 from stagecut.planner.simulator.engine import iteration_times
 from stagecut.planner.simulator.turns import first_backwards
 from stagecut.planner.solvers.exact.arc_fixing import ArcFixing
 from stagecut.planner.solvers.exact.decision import Decision
 from tests.catalogue import WEIGHTS_ONLY, chain, job, one_device_per_server
-from tests.network_paths import paths_by_plan
+from tests.network_paths import paths_by_plan, with_queues
 from tests.property.strategies import problems
 
 SLACK = 1 + 1e-9
@@ -69,6 +69,18 @@ def test_every_plan_below_the_limit_is_left(problem, seed):
         rival = Rival(depths, np.cumsum(limit_s * random.random(len(depths)))) if random.random() < 0.8 else None
         prices = limit_s * 10.0 ** random.integers(-3, 6, (2, len(problem.cluster.servers)))
         check_paths_left(network, paths.values(), seconds, limit_s, rival=rival, prices=prices)
+
+
+@settings(max_examples=100)
+@given(problems(max_layers=5, max_devices=4, max_micro_batches=6).map(with_queues), st.integers(0, 2**32 - 1))
+def test_no_plan_is_lost_where_all_reduces_queue(problem, seed):
+    """The limit is the largest row of one of the plans."""
+    random, costs = np.random.default_rng(seed), CostModel(problem)
+    network = with_positions(build_network(costs, problem.variants[random.integers(len(problem.variants))]))
+    paths = paths_by_plan(network)
+    assume(0 < len(paths) < 500)
+    rows_s = np.array([lower_bound(costs.plan(plan)) for plan in paths])
+    check_paths_left(network, paths.values(), rows_s, random.choice(rows_s))
 
 
 @settings(max_examples=60)

@@ -24,7 +24,7 @@ from stagecut.planner.network.labels.counted_paths import (
     needed_bytes,
     num_states,
 )
-from stagecut.planner.network.labels.lengths import Criteria, Limits
+from stagecut.planner.network.labels.criteria import Criteria, Limits
 from stagecut.planner.network.labels.pareto_paths import pareto_path
 from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import build_network
