@@ -10,6 +10,8 @@ from stagecut.planner.core.schedule import Schedule
 
 NOTHING_KEPT = Optimizer(name="nothing", weight_bytes=0.0, gradient_bytes=0.0, state_bytes=0.0)
 WEIGHTS_ONLY = Optimizer(name="weights", weight_bytes=1.0, gradient_bytes=0.0, state_bytes=0.0)
+GRADIENTS = Optimizer(name="gradients", weight_bytes=0.0, gradient_bytes=1.0, state_bytes=0.0)
+"""A parameter of 2 bytes has 1 byte of gradient."""
 INFINITE = float("inf")
 PLAIN_SCHEDULES = tuple(schedule for schedule in Schedule if schedule is not Schedule.INTERLEAVED)
 """Those that every solver knows."""

@@ -15,7 +15,7 @@ from stagecut.planner.network.stage_network import build_network, with_positions
 from stagecut.planner.simulator.bounds import lower_bound
 from stagecut.planner.solvers.exact.decision import Decision
 from stagecut.planner.solvers.reference.brute_force import all_plans
-from tests.catalogue import WEIGHTS_ONLY, chain, job, kinds, layer, one_device_per_server
+from tests.catalogue import GRADIENTS, WEIGHTS_ONLY, chain, job, kinds, layer, one_device_per_server
 from tests.network_paths import paths_by_plan
 from tests.property.strategies import problems
 
@@ -135,6 +135,37 @@ def test_labels_see_the_loops_of_eager_stages():
         decision = Decision(build_rows(chosen))
         assert decision.path_below(326.0 * SLACK) is not None
         assert decision.path_below(326.0 * 0.997) is None
+
+
+def test_labels_keep_the_loops_of_a_path_with_its_way_home():
+    """Two pipelines of a host with four devices, all-reduces on its interface, seven micro-batches.
+
+    The rows of two plans are at or below 73 s. With the least way home and the least loops to a node apart, which may
+    be those of two paths, three more arcs are left than these plans have.
+    """
+    server = Server(
+        name="host",
+        count=2,
+        islands=(replace(ONE, count=4, fabric=Link(bandwidth_bytes_per_s=2.0)),),
+        nic=Link(bandwidth_bytes_per_s=4.0),
+    )
+    # F = B in seconds, bytes of parameters and of the output.
+    sizes = ((3, 8, 2), (2, 16, 4), (1, 8, 2), (1, 24, 4), (2, 0, 0), (2, 0, 4))
+    layers = tuple(
+        layer(f"layer-{index}", {"gpu": 2.0 * time}, params_bytes=float(params), output_bytes=float(output))
+        for index, (time, params, output) in enumerate(sizes)
+    )
+    problem = Problem(
+        model=replace(chain(1, {"gpu": 1.0}), layers=layers),
+        cluster=Cluster(name="hosts", device_types=kinds(gpu=np.inf), servers=(server,)),
+        job=job(14, optimizer=GRADIENTS, pipelines=(2,), replicas=(1,), tensor_parallel=(1,)),
+    )
+    costs = CostModel(problem)
+    network = with_positions(build_network(costs, problem.variants[0]))
+    in_time = [path for plan, path in paths_by_plan(network).items() if lower_bound(costs.plan(plan)) <= 73.0 * SLACK]
+    assert len(in_time) == 2
+    found = Decision(build_rows(network)).path_below(73.0 * SLACK)
+    assert set(np.flatnonzero(found.possible)) == set(np.concatenate(in_time))
 
 
 @settings(max_examples=50)

@@ -6,7 +6,6 @@ import numpy as np
 from hypothesis import given, settings
 
 from stagecut.planner.core.cluster import Cluster, Island, Link, Server
-from stagecut.planner.core.job import Optimizer
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.allreduce_queues import Lengths, home_of_queue, queue_after
@@ -14,7 +13,7 @@ from stagecut.planner.network.rows import build_rows
 from stagecut.planner.network.stage_network import build_network, with_positions
 from stagecut.planner.simulator.chains import chains_of
 from stagecut.planner.simulator.ways_home import ways_home
-from tests.catalogue import chain, job, kinds
+from tests.catalogue import GRADIENTS, chain, job, kinds
 from tests.network_paths import paths_by_plan, positioned_network, with_queues
 from tests.property.strategies import problems
 
@@ -56,10 +55,6 @@ def test_no_path_says_more_than_the_ways_home_of_its_plan(problem):
                 work_s = variant.num_microbatches * (numbers.forward_s + numbers.backward_s)
                 whole = chains_of(numbers).forward_before + work_s + ways_home(numbers)
                 assert max(busy_rows(rows, path)) <= whole.max() * (1 + ROUNDING)
-
-
-GRADIENTS = Optimizer(name="gradients", weight_bytes=0.0, gradient_bytes=1.0, state_bytes=0.0)
-"""A parameter of 2 bytes has 1 byte of gradient."""
 
 
 def two_pipelines(num_layers, *, hosts, devices):

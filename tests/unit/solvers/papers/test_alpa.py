@@ -1,7 +1,6 @@
 """Alpa's latency, against every division of small models."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,11 +18,10 @@ from stagecut.planner.solvers.papers.uniform.variants import uniform_variants
 from stagecut.planner.solvers.registry import run
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
-from tests.catalogue import WEIGHTS_ONLY, chain, job, one_device_per_server, one_server
+from tests.catalogue import GRADIENTS, WEIGHTS_ONLY, chain, job, one_device_per_server, one_server
 from tests.uniform_problems import random_uniform_problem
 
 ROUNDING = 1e-9
-GRADIENTS = replace(WEIGHTS_ONLY, weight_bytes=0.0, gradient_bytes=1.0)
 
 
 def divided_by(problem, **choices):

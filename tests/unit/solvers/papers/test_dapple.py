@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stagecut.planner.core.cluster import Cluster, Island, Link, Server
-from stagecut.planner.core.job import Optimizer, Recompute
+from stagecut.planner.core.job import Recompute
 from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.problem import Problem
@@ -12,10 +12,8 @@ from stagecut.planner.solvers.papers.dapple import Dapple, solve
 from stagecut.planner.solvers.papers.uniform.cluster import UniformGroup, uniform_cluster
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
-from tests.catalogue import CATALOGUE, NOTHING_KEPT, chain, job, kinds, layer, one_server
+from tests.catalogue import CATALOGUE, GRADIENTS, NOTHING_KEPT, chain, job, kinds, layer, one_server
 from tests.hybrid_pipelines import hybrid_pipelines, occupied
-
-GRADIENTS = Optimizer(name="gradients", weight_bytes=0.0, gradient_bytes=1.0, state_bytes=0.0)
 
 
 def _solve(problem):

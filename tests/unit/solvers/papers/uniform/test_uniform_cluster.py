@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from stagecut.planner.core.cluster import UNLIMITED, Cluster, Island, Link, NetworkOverride, Server
-from stagecut.planner.core.job import Optimizer
 from stagecut.planner.core.messages.errors import UnsupportedError
 from stagecut.planner.core.model import ModelProfile
 from stagecut.planner.core.placement import Placement
@@ -20,9 +19,7 @@ from stagecut.planner.solvers.papers.uniform.cluster import UniformGroup, unifor
 from stagecut.planner.solvers.papers.uniform.variants import uniform_variants
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
-from tests.catalogue import chain, job, kinds, layer
-
-GRADIENTS = Optimizer(name="gradients", weight_bytes=0.0, gradient_bytes=1.0, state_bytes=0.0)
+from tests.catalogue import GRADIENTS, chain, job, kinds, layer
 
 
 def _host(name, *types, size=2, count=1, fabric=UNLIMITED, **changes):
