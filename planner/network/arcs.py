@@ -46,6 +46,11 @@ class Arcs:
         """The chosen arcs, or the numbered ones in that order, repetitions included."""
         return replace(self, **{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
 
+    def by_tail(self) -> tuple["Arcs", Ints]:
+        """The arcs in the order in which loops take them, one after the other in memory, and the numbers they had."""
+        numbers = np.argsort(self.tail, kind="stable")
+        return self.take(numbers), numbers
+
     @property
     def entry(self) -> Ints:
         """Index into `HostStates.entries` of where a transfer leads; negative for a stage."""

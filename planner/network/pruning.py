@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.borrowed import borrowed
 from stagecut.planner.core.numerics.compiled import compiled, inlined
 from stagecut.planner.core.numerics.tolerances import PATH_SUM
 from stagecut.planner.network.allreduce_queues import NO_QUEUES, AllReduceQueues, Lengths, home_of_queue, queue_after
@@ -155,6 +156,7 @@ def _left_by_arcs(
     rounding: _Rounding,
     limit_s: float,
 ) -> tuple[Floats, Ints, Ints]:
+    lengths, terms, queues, loads = borrowed((lengths, terms, queues, loads))
     num_copies = copies.size
     # Least sums from each copy of a node to the sink.
     on, price_on = np.full(num_copies, np.inf), np.full(num_copies, np.inf)

@@ -165,7 +165,9 @@ def build_network(
     if ARC_BYTES * sum(len(start) for start, _ in of_options) > room_bytes:
         raise MemoryError
     _unless(stop)
-    arcs = join_arcs([*_stages(states, numbering, of_options), *_transfers(costs, variant, states, numbering)])
+    arcs, _ = join_arcs(
+        [*_stages(states, numbering, of_options), *_transfers(costs, variant, states, numbering)]
+    ).by_tail()
     arcs = replace(arcs, largest_position=np.full(len(arcs), costs.max_stages))
     _unless(stop)
     network = StageNetwork(
@@ -227,9 +229,9 @@ def by_mode(network: StageNetwork, *, longest_s: float = np.inf) -> tuple[StageN
         numbers_of_parts.append(numbers)
         more = fitted.largest_position > furthest
         arcs, numbers = replace(fitted.take(more), least_position=furthest[more] + 1), numbers[more]
-    joined, graph = join_arcs(parts), network.graph
+    (joined, order), graph = join_arcs(parts).by_tail(), network.graph
     divided = replace(network, arcs=joined, graph=LayeredGraph(tail=joined.tail, head=joined.head, level=graph.level))
-    return divided, np.concatenate([np.empty(0, dtype=np.int64), *numbers_of_parts])
+    return divided, np.concatenate([np.empty(0, dtype=np.int64), *numbers_of_parts])[order]
 
 
 def with_positions(network: StageNetwork, *, longest_s: float = np.inf) -> StageNetwork:
@@ -243,13 +245,13 @@ def with_positions(network: StageNetwork, *, longest_s: float = np.inf) -> Stage
     # The source is one node again.
     more = int(copies.of_nodes[0]) - 1
     tail = np.maximum(0, copies.tail[chosen] + position - more)
-    expanded = replace(
+    expanded, _ = replace(
         arcs.take(chosen),
         tail=tail,
         head=copies.head[chosen] + position - more,
         least_position=position,
         largest_position=position,
-    )
+    ).by_tail()
     expanded, kept, _ = network.fitted(expanded, longest_s=longest_s)
     whole = replace(
         network,

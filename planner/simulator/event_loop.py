@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.borrowed import borrowed
 from stagecut.planner.core.numerics.compiled import compiled
 from stagecut.planner.cost.plan_costs import TaskKind
 from stagecut.planner.simulator.iteration_graph import NONE, IterationGraph
@@ -148,6 +149,7 @@ def _play_one(
 
     Device groups and links do one task at a time, so they have at least their other tasks, and what follows, to come.
     """
+    game, links, duration, start, end, room = borrowed((game, links, duration, start, end, room))
     cell, awaited, flow, receiver = game.cell, game.awaited, game.flow, game.receiver
     first_message, own, num_groups = game.first_message, game.own, len(game.first_own) - 1
     now, at, waiting, runnable, left = room.now, room.at, room.waiting, room.runnable, room.left

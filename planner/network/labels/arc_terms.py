@@ -1,9 +1,12 @@
-"""What one arc adds to the lengths of a label, read once for all labels before it."""
+"""What arcs add to the lengths of a label, each in one place for all sweeps."""
 
 from typing import Protocol, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
+from stagecut.planner.core.numerics.arrays import Ints
+from stagecut.planner.core.numerics.borrowed import borrowed
 from stagecut.planner.core.numerics.compiled import compiled, inlined
 from stagecut.planner.network.labels.criteria import Criteria, Turns
 from stagecut.planner.network.link_loads import ArcLoads
@@ -56,12 +59,27 @@ class ArcTerms(Protocol):
     begins_window: bool
 
 
-TERMS = np.dtype(list(get_type_hints(ArcTerms).items()))
+TERMS = np.dtype(list(get_type_hints(ArcTerms).items()), align=True)
+
+
+def terms_of(criteria: Criteria, order: Ints) -> NDArray[np.void]:
+    """The terms of the arcs in an order, shape (A,); those of other arcs are not set."""
+    # What is not set is not touched, and takes no memory.
+    terms = np.empty(len(criteria.round_trip), TERMS)
+    _set_all(criteria, order, terms)
+    return terms
 
 
 @compiled
-def set_terms(criteria: Criteria, arc: int, terms: ArcTerms) -> None:
-    """Set the terms to those of one arc, read once for all labels before it; without turns the first few only."""
+def _set_all(criteria: Criteria, order: Ints, terms: NDArray[np.void]) -> None:
+    criteria = borrowed(criteria)
+    for arc in order:
+        _set_terms(criteria, arc, terms[arc])
+
+
+@inlined
+def _set_terms(criteria: Criteria, arc: int, terms: ArcTerms) -> None:
+    """Set the terms of one arc; without turns the first few only."""
     limits, forward_limits, turns = criteria.round_trip_limits, criteria.forward_limits, criteria.turns
     terms.round_trip = criteria.round_trip[arc]
     terms.forward = criteria.forward[arc]

@@ -6,13 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.borrowed import borrowed
 from stagecut.planner.core.numerics.compiled import compiled, inlined
 from stagecut.planner.network.graph import SortedArcs
-from stagecut.planner.network.labels.arc_terms import TERMS, set_terms
+from stagecut.planner.network.labels.arc_terms import terms_of
 from stagecut.planner.network.labels.beam import beam_paths
 from stagecut.planner.network.labels.counted_nodes import NONE, CountedNodes, Openings, after_arc
 from stagecut.planner.network.labels.criteria import Criteria
-from stagecut.planner.network.labels.enumeration import set_paths
+from stagecut.planner.network.labels.enumeration import all_paths
 from stagecut.planner.network.labels.latest import in_time, set_latest
 from stagecut.planner.network.labels.lengths import (
     NUM_LIMITED,
@@ -23,7 +24,7 @@ from stagecut.planner.network.labels.lengths import (
     extend,
     extend_shared,
 )
-from stagecut.planner.network.labels.sweep import Labels, Sweep, no_labels
+from stagecut.planner.network.labels.sweep import Labels, Room, Sweep, no_labels
 
 
 class Cheapest(NamedTuple):
@@ -69,7 +70,9 @@ class BackAndForth:
     """
 
     def __init__(self, arcs: SortedArcs, openings: Openings, criteria: Criteria, nodes: CountedNodes) -> None:
-        self._sweep = sweep = Sweep(arcs, openings, criteria, nodes, np.empty(0), np.zeros(1, TERMS))
+        room = Room(START.copy(), START[:NUM_LIMITED].copy(), np.empty(len(criteria.turns.depths)))
+        terms = terms_of(criteria, arcs.order)
+        self._sweep = sweep = Sweep(arcs, openings, criteria, nodes, np.empty(0), terms, room)
         self._labels = no_labels(sweep)
         self._latest = np.full((len(nodes.state), NUM_LIMITED), np.inf)
         self.num_extensions = 0
@@ -112,14 +115,8 @@ class BackAndForth:
         self.leave_out(possible)
 
     def paths(self, *, most_steps: int, most_paths: int, most_arcs: int) -> Ints | None:
-        """Arcs of every path in time, `NONE` after the last one, shape (paths, arcs of the longest).
-
-        None if that takes more steps, or more paths are found.
-        """
-        paths = np.empty((most_paths, most_arcs), dtype=np.int64)
-        count = set_paths(self._sweep, self._latest, most_steps, paths)
-        # Only what is in use is kept: there is room for a stage for each layer.
-        return None if count == NONE else paths[:count, (paths[:count] != NONE).any(axis=0)]
+        """Arcs of all paths in time, see :func:`all_paths`."""
+        return all_paths(self._sweep, self._latest, most_steps=most_steps, most_paths=most_paths, most_arcs=most_arcs)
 
     def beam(self, width: int) -> list[Ints]:
         """Arcs of some paths in time, see :func:`beam_paths`."""
@@ -156,15 +153,14 @@ def thetas_of(criteria: Criteria, nodes: CountedNodes, rival: Rival | None) -> F
 @compiled
 def _set_labels(sweep: Sweep, labels: Labels, latest: Floats, possible: Bools) -> int:
     """Labels of all paths in time, and the arcs that are taken in time on a way to the sink; how many were tried."""
-    arcs, criteria, nodes, thetas = sweep.arcs, sweep.criteria, sweep.nodes, sweep.thetas
-    lengths, after, depths, ways = labels.lengths, START.copy(), criteria.turns.depths, nodes.ways_on[0].copy()
-    terms, full, num_extensions = sweep.terms[0], lengths.shape[1] > NUM_SHARED, 0
+    sweep, labels, latest = borrowed((sweep, labels, latest))
+    arcs, nodes, depths, after = sweep.arcs, sweep.nodes, sweep.criteria.turns.depths, sweep.room.after
+    lengths, full, num_extensions = labels.lengths, labels.lengths.shape[1] > NUM_SHARED, 0
     for length in range(lengths.shape[1]):
         lengths[0, length] = START[length]
     labels.arc[0] = 0
     for arc in arcs.order:
-        set_terms(criteria, arc, terms)
-        node = arcs.tail[arc]
+        terms, node = sweep.terms[arc], arcs.tail[arc]
         for here in range(nodes.first[node], nodes.first[node + 1]):
             if labels.arc[here] == NONE:
                 continue
@@ -173,7 +169,8 @@ def _set_labels(sweep: Sweep, labels: Labels, latest: Floats, possible: Bools) -
                 continue
             num_extensions += 1
             if full:
-                taken = extend(terms, lengths[here], nodes.ways_on[head], depths, thetas, ways, after)
+                ways = sweep.room.ways
+                taken = extend(terms, lengths[here], nodes.ways_on[head], depths, sweep.thetas, ways, after)
                 taken = taken and in_time(after, latest[head])
             else:
                 taken = extend_shared(terms, lengths[here], nodes.ways_on[head, 0], after)
@@ -193,4 +190,4 @@ def _lower(last_arc: NDArray[np.int32], lengths: Floats, label: int, arc: int, a
     if (after[by], arc) < (lengths[label, by], last_arc[label]):
         last_arc[label] = arc
     for which in range(lengths.shape[1]):
-        lengths[label, which] = min(lengths[label, which], after[which])
+        lengths[label, which] = np.minimum(after[which], lengths[label, which])

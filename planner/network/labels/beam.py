@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.borrowed import borrowed
 from stagecut.planner.core.numerics.compiled import compiled
-from stagecut.planner.network.labels.arc_terms import set_terms
 from stagecut.planner.network.labels.counted_nodes import NONE, after_arc
 from stagecut.planner.network.labels.lengths import HOME, NUM_LIMITED, START, extend
 from stagecut.planner.network.labels.sweep import Sweep
@@ -47,14 +47,14 @@ def beam_paths(sweep: Sweep, latest: Floats, width: int) -> list[Ints]:
 
 @compiled
 def _set_beam(sweep: Sweep, latest: Floats, beam: Beam) -> None:
-    arcs, nodes, terms, depths = sweep.arcs, sweep.nodes, sweep.terms[0], sweep.criteria.turns.depths
-    after, ways, width = START.copy(), nodes.ways_on[0].copy(), len(beam.arc) // len(beam.filled)
+    sweep, latest, beam = borrowed((sweep, latest, beam))
+    arcs, nodes, (after, _, ways), depths = sweep.arcs, sweep.nodes, sweep.room, sweep.criteria.turns.depths
+    width = len(beam.arc) // len(beam.filled)
     for length in range(len(START)):
         beam.lengths[0, length] = START[length]
     beam.filled[0] = 1
     for arc in arcs.order:
-        set_terms(sweep.criteria, arc, terms)
-        node = arcs.tail[arc]
+        terms, node = sweep.terms[arc], arcs.tail[arc]
         for here in range(nodes.first[node], nodes.first[node + 1]):
             if beam.filled[here] == 0:
                 continue

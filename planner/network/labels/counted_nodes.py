@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.borrowed import borrowed
 from stagecut.planner.core.numerics.compiled import compiled, inlined
 from stagecut.planner.core.numerics.tolerances import LABEL_SUM
 from stagecut.planner.network.graph import SortedArcs
@@ -227,6 +228,7 @@ def _set_latest(
 @compiled
 def _set_ways_on(arcs: SortedArcs, openings: Openings, criteria: Criteria, reached: Reached, ways_on: Floats) -> None:
     """Set the ways on, infinite where there is none in time."""
+    arcs, openings, criteria, reached, ways_on = borrowed((arcs, openings, criteria, reached, ways_on))
     ways_on[reached.first[-2] :, 0] = 0.0
     for arc in arcs.order[::-1]:
         node, length, limits = arcs.tail[arc], criteria.round_trip[arc], criteria.round_trip_limits

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stagecut.planner.core.numerics.arrays import Bools, Floats
+from stagecut.planner.network.labels.arc_terms import TERMS
 from stagecut.planner.network.labels.back_and_forth import BackAndForth, Cheapest
 from stagecut.planner.network.labels.counted_nodes import Openings, counted_nodes
 from stagecut.planner.network.labels.criteria import Criteria
@@ -57,7 +58,8 @@ class CountedPaths:
         prices: Floats | None = None,
     ) -> None:
         self._prices = np.empty((0, len(network.cluster.servers))) if prices is None else prices
-        self._network, self._graph, self._arcs, self._room_bytes = network, network.graph, network.arcs, room_bytes
+        self._network, self._graph, self._arcs = network, network.graph, network.arcs
+        self._room_bytes = room_bytes - TERMS.itemsize * len(network.arcs)
         self._spare: list[int] | None = None if may_relax else []  # Classes that need not be counted, the last first.
         self.counted_hosts: tuple[int, ...] = ()
         """Up to how many hosts of each class are counted, of some perhaps none."""

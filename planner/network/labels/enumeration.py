@@ -7,30 +7,41 @@ a length beyond the :mod:`latest <stagecut.planner.network.labels.latest>` at a 
 import numpy as np
 
 from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.borrowed import borrowed
 from stagecut.planner.core.numerics.compiled import compiled
-from stagecut.planner.network.labels.arc_terms import set_terms
 from stagecut.planner.network.labels.counted_nodes import NONE, after_arc
 from stagecut.planner.network.labels.latest import in_time
 from stagecut.planner.network.labels.lengths import START
-from stagecut.planner.network.labels.path_loops import extend_path, is_path_in_time, no_stages, set_stage
+from stagecut.planner.network.labels.path_loops import Stages, extend_path, is_path_in_time, no_stages, set_stage
 from stagecut.planner.network.labels.sweep import Sweep
 
 STEPS_A_PATH = 40
 """Arcs that may be tried for each path found, at half a microsecond each."""
 
 
-@compiled
-def set_paths(sweep: Sweep, latest: Floats, most_steps: int, paths: Ints) -> int:
-    """Set the arcs of all paths in time, then `NONE`, shape (paths, arcs); how many, or `NONE` if that takes too long.
+def all_paths(sweep: Sweep, latest: Floats, *, most_steps: int, most_paths: int, most_arcs: int) -> Ints | None:
+    """Arcs of all paths in time, then `NONE`, shape (paths, arcs of the longest); None if that takes too long.
 
-    There are too many if there is no room for one, and it took too long if more than `most_steps` arcs were tried, and
-    `STEPS_A_PATH` for each path found.
+    There are too many if there are more than `most_paths`, and it took too long if more than `most_steps` arcs were
+    tried, and `STEPS_A_PATH` for each path found.
     """
-    arcs, nodes, depths = sweep.arcs, sweep.nodes, sweep.criteria.turns.depths
+    paths = np.empty((most_paths, most_arcs), dtype=np.int64)
+    lengths = np.empty((most_arcs + 1, len(START)))
+    count = _set_paths(sweep, latest, most_steps, lengths, no_stages(most_arcs), paths)
+    # Only what is in use is kept: there is room for a stage for each layer.
+    return None if count == NONE else paths[:count, (paths[:count] != NONE).any(axis=0)]
+
+
+@compiled
+def _set_paths(sweep: Sweep, latest: Floats, most_steps: int, lengths: Floats, stages: Stages, paths: Ints) -> int:
+    """Set the arcs of all paths, as long as there is room; how many there are, or `NONE` if that takes too long.
+
+    `lengths`, shape (arcs + 1, lengths), and `stages` are room for those of one path.
+    """
+    sweep, latest, lengths, stages = borrowed((sweep, latest, lengths, stages))
+    arcs, nodes, ways, depths = sweep.arcs, sweep.nodes, sweep.room.ways, sweep.criteria.turns.depths
     most_arcs, sink = paths.shape[1], len(nodes.first) - 2
     leaving = np.searchsorted(arcs.tail[arcs.order], np.arange(sink + 2))
-    lengths, ways, stages = np.empty((most_arcs + 1, len(START))), nodes.ways_on[0].copy(), no_stages(most_arcs)
-    terms = sweep.terms[0]
     for which in range(len(START)):
         lengths[0, which] = START[which]
     # Where the path is after each of its arcs, and which of the arcs that leave from there are next.
@@ -48,8 +59,8 @@ def set_paths(sweep: Sweep, latest: Floats, most_steps: int, paths: Ints) -> int
         steps += 1
         if steps > most_steps + STEPS_A_PATH * count:
             return NONE
-        set_terms(sweep.criteria, arc, terms)
-        before, after, way_on, stage = lengths[length], lengths[length + 1], nodes.ways_on[head], length // 2
+        terms, stage = sweep.terms[arc], length // 2
+        before, after, way_on = lengths[length], lengths[length + 1], nodes.ways_on[head]
         taken = extend_path(terms, before, way_on, depths, sweep.thetas, ways, stages, stage, after)
         if not taken or not in_time(after, latest[head]):
             continue

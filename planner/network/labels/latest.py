@@ -10,9 +10,10 @@ the least round trip is longer.
 import numpy as np
 
 from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.core.numerics.borrowed import borrowed
 from stagecut.planner.core.numerics.compiled import compiled, inlined
 from stagecut.planner.core.numerics.tolerances import LABEL_SUM
-from stagecut.planner.network.labels.arc_terms import ArcTerms, set_terms
+from stagecut.planner.network.labels.arc_terms import ArcTerms
 from stagecut.planner.network.labels.counted_nodes import NONE, after_arc
 from stagecut.planner.network.labels.lengths import (
     FABRIC,
@@ -29,7 +30,6 @@ from stagecut.planner.network.labels.lengths import (
     ROUND_TRIP,
     SLOW_BACKWARD,
     SLOW_FORWARD,
-    START,
     extend,
     last_forward_after,
     last_way,
@@ -54,17 +54,16 @@ def set_latest(sweep: Sweep, labels: Labels, latest: Floats, possible: Bools) ->
 
     Both are infinite at the sink, and elsewhere where there is no way on.
     """
-    arcs, nodes, terms, depths = sweep.arcs, sweep.nodes, sweep.terms[0], sweep.criteria.turns.depths
-    lengths, ways_on, ways = labels.lengths, nodes.ways_on, nodes.ways_on[0].copy()
-    after, most = START.copy(), START[:NUM_LIMITED].copy()
+    sweep, labels, latest = borrowed((sweep, labels, latest))
+    arcs, nodes, (after, most, ways), depths = sweep.arcs, sweep.nodes, sweep.room, sweep.criteria.turns.depths
+    lengths, ways_on = labels.lengths, nodes.ways_on
     # Sums from the sink and from the source differ by rounding.
     slack = LABEL_SUM * sweep.criteria.limit if sweep.criteria.limit < np.inf else 0.0
     latest[:] = -np.inf
     latest[nodes.first[-2] :] = np.inf
     ways_on[: nodes.first[-2]] = np.inf
     for arc in arcs.order[::-1]:
-        set_terms(sweep.criteria, arc, terms)
-        node = arcs.tail[arc]
+        terms, node = sweep.terms[arc], arcs.tail[arc]
         for here in range(nodes.first[node], nodes.first[node + 1]):
             if labels.arc[here] == NONE:
                 continue
@@ -76,7 +75,7 @@ def set_latest(sweep: Sweep, labels: Labels, latest: Floats, possible: Bools) ->
                 possible[arc] = True
                 _set_most(terms, lengths[here], after, latest[head], ways_on[head, 0], ways, depths, most)
                 for length in range(NUM_LIMITED):
-                    latest[here, length] = max(latest[here, length], most[length] + slack)
+                    latest[here, length] = np.maximum(most[length] + slack, latest[here, length])
                 lower_ways(terms.round_trip, (terms.first_turn, terms.end_turn), ways_on[head], ways_on[here])
 
 

@@ -39,9 +39,9 @@ def chosen_by(num_lengths: int) -> int:
 def lower_ways(length: float, here: tuple[int, int], ways_on: Floats, ways: Floats) -> None:
     """Lower the round trips to the stages of all depths to those over an arc, which may be such a stage itself."""
     for turn in range(len(ways)):
-        ways[turn] = min(ways[turn], length + ways_on[turn])
+        ways[turn] = np.minimum(length + ways_on[turn], ways[turn])
     for turn in range(here[0], here[1]):
-        ways[turn] = min(ways[turn], length)
+        ways[turn] = np.minimum(length, ways[turn])
 
 
 @inlined

@@ -6,7 +6,7 @@ import numpy as np
 
 from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.numerics.compiled import compiled
-from stagecut.planner.network.labels.arc_terms import ArcTerms, set_terms
+from stagecut.planner.network.labels.arc_terms import ArcTerms
 from stagecut.planner.network.labels.lengths import LOOP, ROUND_TRIP, SLOW_FORWARD, START, extend, turned_after
 from stagecut.planner.network.labels.sweep import Sweep
 
@@ -24,7 +24,6 @@ class Stages(NamedTuple):
     """The largest warm-up depth."""
 
 
-@compiled
 def no_stages(most: int) -> Stages:
     """Room for so many stages."""
     return Stages(np.empty(most), np.empty(most), np.empty(most), np.empty(most, np.int64))
@@ -86,21 +85,22 @@ def _loops(terms: ArcTerms, stages: Stages, num_stages: int, round_trip: float) 
 @compiled
 def is_path_in_time(sweep: Sweep, path: Ints, lengths: Floats, ways: Floats, stages: Stages) -> bool:
     """Whether a whole path is, its ways on being known; `lengths` are those before and after its arcs."""
-    terms, depths, num_arcs = sweep.terms[0], sweep.criteria.turns.depths, len(path)
+    depths, num_arcs = sweep.criteria.turns.depths, len(path)
     before, after, turned = START.copy(), START.copy(), -np.inf
     # Other paths share the first stages, but not the ways on from there.
     stages = Stages(np.empty(len(stages.turned)), stages.before, stages.work, stages.depth)
     # First backwards may turn at any later stage, so nothing need be known of the ways to some of them.
     ways_on = np.full(len(ways), -np.inf)
     for index in range(num_arcs - 1, 0, -2):
-        set_terms(sweep.criteria, path[index], terms)
+        terms = sweep.terms[path[index]]
         slowest = (terms.least_depth - 1) * lengths[index + 1, SLOW_FORWARD]
         turned = max(turned, lengths[index + 1, ROUND_TRIP] + slowest)
         stages.turned[index // 2] = turned - terms.first_tail - lengths[index, ROUND_TRIP]
     for index in range(num_arcs):
-        set_terms(sweep.criteria, path[index], terms)
         ways_on[0] = lengths[num_arcs, ROUND_TRIP] - lengths[index + 1, ROUND_TRIP]
-        if not extend_path(terms, before, ways_on, depths, sweep.thetas, ways, stages, index // 2, after):
+        if not extend_path(
+            sweep.terms[path[index]], before, ways_on, depths, sweep.thetas, ways, stages, index // 2, after
+        ):
             return False
         before[:] = after
     return True

@@ -22,7 +22,19 @@ class Sweep(NamedTuple):
     thetas: Floats
     """See :func:`~stagecut.planner.network.labels.lengths.extend`."""
     terms: NDArray[np.void]
-    """Room for the :class:`~stagecut.planner.network.labels.arc_terms.ArcTerms` of one arc, shape (1,)."""
+    """The :class:`~stagecut.planner.network.labels.arc_terms.ArcTerms` of the arcs, shape (A,)."""
+    room: "Room"
+
+
+class Room(NamedTuple):
+    """Room for what one label becomes over one arc, so that loops need not make any."""
+
+    after: Floats
+    """The lengths after it, shape (lengths,)."""
+    most: Floats
+    """How long the limited ones may be before it, shape (limited lengths,)."""
+    ways: Floats
+    """The ways on from its tail, shape (turns,)."""
 
 
 class Labels(NamedTuple):

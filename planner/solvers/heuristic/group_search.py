@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stagecut.planner.core.numerics.arrays import Floats, Ints
+from stagecut.planner.core.numerics.borrowed import borrowed
 from stagecut.planner.core.numerics.compiled import compiled
 from stagecut.planner.core.numerics.tolerances import ALMOST_ZERO
 from stagecut.planner.core.problem import Variant
@@ -170,6 +171,7 @@ def _follow(
     in_memory, recomputing_in_memory
         First layer of a stage that fits in memory, of axes (group, stages after it, stop).
     """
+    times, reached = borrowed((times, reached))
     first_layer, arc_to, excess_s = reached
     max_stages, num_limits, num_layers = in_memory.shape[1], first_layer.shape[2], in_memory.shape[2] - 1
     for number in range(len(arcs)):

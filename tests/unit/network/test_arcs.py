@@ -11,6 +11,7 @@ from stagecut.planner.core.job import Recompute
 from stagecut.planner.core.problem import Problem
 from stagecut.planner.network.arcs import join_arcs
 from stagecut.planner.network.decode import decode_path
+from stagecut.planner.network.stage_network import by_mode
 from tests.catalogue import chain, job, kinds, one_device_per_server, one_server
 from tests.network_paths import all_paths, coarse_network, plan_paths, positioned_network
 
@@ -27,6 +28,15 @@ def stages(network):
     arcs = network.arcs
     columns = (arcs.start, arcs.stop, arcs.least_position, arcs.recompute)
     return sorted(zip(*(column[arcs.is_stage].tolist() for column in columns), strict=True))
+
+
+def test_arcs_are_numbered_in_the_order_of_loops():
+    """By ascending tails, so that loops read them from memory one after the other."""
+    problem = Problem(model=chain(3, {"gpu": 2.0}), cluster=HOSTS, job=job(4, recompute=Recompute.AUTO))
+    coarse = coarse_network(problem)
+    for network in (coarse, by_mode(coarse)[0], positioned_network(problem)):
+        assert len(network.arcs) > 3
+        assert (np.diff(network.arcs.tail) >= 0).all()
 
 
 def test_arcs_lead_from_level_to_level():
