@@ -14,6 +14,7 @@ from stagecut.planner.core.problem import Problem
 from stagecut.planner.cost.cost_model import CostModel
 from stagecut.planner.network.decode import decode_path
 from stagecut.planner.network.labels import counted_paths, pareto_paths
+from stagecut.planner.network.labels.arc_terms import TERMS
 from stagecut.planner.network.labels.counted_paths import (
     DEADLINE_BYTES,
     LABEL_BYTES,
@@ -211,8 +212,9 @@ def test_too_many_labels_leave_the_question_open(pair_of_hosts, monkeypatch):
 def test_labels_that_turn_out_to_need_more_memory_leave_the_question_open(pair_of_hosts):
     """The source, the nodes of three plans (one stage; two, of one layer each) and the sink: more than two."""
     everything = np.ones(len(pair_of_hosts.arcs), dtype=bool)
+    num_nodes, of_terms = pair_of_hosts.graph.num_nodes, TERMS.itemsize * len(everything)
     for room, enough in ((2, False), (1_000, True)):
-        room_bytes = needed_bytes(pair_of_hosts.graph.num_nodes, hosts_of(pair_of_hosts)) + room * LABEL_BYTES
+        room_bytes = needed_bytes(num_nodes, hosts_of(pair_of_hosts)) + of_terms + room * LABEL_BYTES
         paths = CountedPaths(pair_of_hosts, room_bytes=room_bytes)
         with nullcontext() if enough else pytest.raises(TooManyLabelsError):
             assert paths.cheapest(criteria(len(everything)), everything) is not None
