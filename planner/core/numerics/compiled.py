@@ -70,9 +70,9 @@ def _forget_outdated(function: FunctionType) -> None:
 
 
 def _called_sources(function: FunctionType) -> Iterator[Path]:
-    """Files of the compiled and inlined functions that a function calls, directly or not."""
+    """Files of the functions that numba made of others and a function calls, directly or not."""
     for name in function.__code__.co_names:
-        called = getattr(function.__globals__.get(name), "py_func", None)
-        if called is not None and called is not function:
+        called = getattr(function.__globals__.get(name), "__wrapped__", None)
+        if isinstance(called, FunctionType) and called is not function:
             yield Path(called.__code__.co_filename)
             yield from _called_sources(called)

@@ -154,7 +154,7 @@ def thetas_of(criteria: Criteria, nodes: CountedNodes, rival: Rival | None) -> F
 def _set_labels(sweep: Sweep, labels: Labels, latest: Floats, possible: Bools) -> int:
     """Labels of all paths in time, and the arcs that are taken in time on a way to the sink; how many were tried."""
     sweep, labels, latest = borrowed((sweep, labels, latest))
-    arcs, nodes, depths, after = sweep.arcs, sweep.nodes, sweep.criteria.turns.depths, sweep.room.after
+    arcs, nodes, (after, _, ways), depths = sweep.arcs, sweep.nodes, sweep.room, sweep.criteria.turns.depths
     lengths, full, num_extensions = labels.lengths, labels.lengths.shape[1] > NUM_SHARED, 0
     for length in range(lengths.shape[1]):
         lengths[0, length] = START[length]
@@ -169,7 +169,6 @@ def _set_labels(sweep: Sweep, labels: Labels, latest: Floats, possible: Bools) -
                 continue
             num_extensions += 1
             if full:
-                ways = sweep.room.ways
                 taken = extend(terms, lengths[here], nodes.ways_on[head], depths, sweep.thetas, ways, after)
                 taken = taken and in_time(after, latest[head])
             else:
