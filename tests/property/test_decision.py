@@ -168,6 +168,33 @@ def test_labels_keep_the_loops_of_a_path_with_its_way_home():
     assert set(np.flatnonzero(found.possible)) == set(np.concatenate(in_time))
 
 
+def test_labels_divide_the_ways_to_a_node_by_the_way_home():
+    """Replicas of a host queue for its fabric: short ways there have long ways home.
+
+    The rows of all plans are at 126 s or above. With one label for all ways to a node, which has the least of each
+    length, a path is found at 124 s.
+    """
+    fabric = Link(bandwidth_bytes_per_s=4.0)
+    server = Server(name="host", count=2, islands=(replace(ONE, count=4, fabric=fabric, shared=True),), nic=fabric)
+    # F = B in seconds, bytes of parameters and of the output.
+    sizes = ((3, 8, 2), (2, 40, 4), (1, 16, 4), (4, 0, 4), (1, 24, 2), (1, 32, 4))
+    layers = tuple(
+        layer(f"layer-{index}", {"gpu": 2.0 * time}, params_bytes=float(params), output_bytes=float(output))
+        for index, (time, params, output) in enumerate(sizes)
+    )
+    problem = Problem(
+        model=replace(chain(1, {"gpu": 1.0}), layers=layers),
+        cluster=Cluster(name="hosts", device_types=kinds(gpu=np.inf), servers=(server,)),
+        job=job(10, micro_batch=2, optimizer=GRADIENTS, replicas=(1, 2), tensor_parallel=(1,)),
+    )
+    costs = CostModel(problem)
+    network = with_positions(build_network(costs, problem.variants[0]))
+    assert min(lower_bound(costs.plan(plan)) for plan in paths_by_plan(network)) == 126.0
+    decision = Decision(build_rows(network))
+    assert decision.path_below(125.0) is None
+    assert decision.path_below(126.0 * SLACK) is not None
+
+
 @settings(max_examples=50)
 @given(problems(max_layers=5, max_devices=4, max_micro_batches=5))
 def test_shared_rows_are_decided_exactly(problem):

@@ -24,7 +24,7 @@ from stagecut.planner.network.labels.lengths import (
     extend,
     extend_shared,
 )
-from stagecut.planner.network.labels.sweep import Labels, Room, Sweep, no_labels
+from stagecut.planner.network.labels.sweep import NUM_PARTS, Labels, Room, Sweep, no_labels, part_of
 
 
 class Cheapest(NamedTuple):
@@ -75,8 +75,28 @@ class BackAndForth:
         self._sweep = sweep = Sweep(arcs, openings, criteria, nodes, np.empty(0), terms, room)
         self._labels = no_labels(sweep)
         self._latest = np.full((len(nodes.state), NUM_LIMITED), np.inf)
+        # Of the ways to and from each counted node, divided in one part or several.
+        self._label_parts, self._latest_parts = self._labels.as_parts, self._latest[:, None]
         self.num_extensions = 0
         """How many labels arcs took further in the last sweep from the source."""
+
+    @property
+    def num_nodes(self) -> int:
+        """How many counted nodes there are."""
+        return len(self._latest)
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether the ways to and from a counted node are in several parts."""
+        return bool(self._latest_parts.shape[1] > 1)
+
+    def divide(self) -> None:
+        """From now on keep lengths of several parts of the ways to and from a counted node; needs a sweep either way.
+
+        The least of each length is then less often that of another path.
+        """
+        self._label_parts = no_labels(self._sweep, NUM_PARTS)
+        self._latest_parts = np.repeat(self._latest[:, None], NUM_PARTS, axis=1)
 
     @property
     def _no_arcs(self) -> Bools:
@@ -96,8 +116,8 @@ class BackAndForth:
         """
         self._sweep = self._sweep._replace(thetas=thetas_of(self._sweep.criteria, self._sweep.nodes, rival))
         labels, possible = self._labels, self._no_arcs
-        labels.arc[:] = NONE
-        self.num_extensions = _set_labels(self._sweep, labels, self._latest, possible)
+        self._label_parts.arc[:] = NONE
+        self.num_extensions = _set_labels(self._sweep, labels, self._label_parts, self._latest_parts, possible)
         ends = self._sweep.nodes.at_sink()
         ends = ends[labels.arc[ends] != NONE]
         if len(ends) == 0:
@@ -111,16 +131,18 @@ class BackAndForth:
     def from_sink(self) -> None:
         """Leave out what is too long for every way on from there; needs all rows, and labels."""
         possible = self._no_arcs
-        set_latest(self._sweep, self._labels, self._latest, possible)
+        set_latest(self._sweep, self._labels, self._latest, self._latest_parts, possible)
         self.leave_out(possible)
 
     def paths(self, *, most_steps: int, most_paths: int, most_arcs: int) -> Ints | None:
         """Arcs of all paths in time, see :func:`all_paths`."""
-        return all_paths(self._sweep, self._latest, most_steps=most_steps, most_paths=most_paths, most_arcs=most_arcs)
+        return all_paths(
+            self._sweep, self._latest_parts, most_steps=most_steps, most_paths=most_paths, most_arcs=most_arcs
+        )
 
     def beam(self, width: int) -> list[Ints]:
         """Arcs of some paths in time, see :func:`beam_paths`."""
-        return beam_paths(self._sweep, self._latest, width)
+        return beam_paths(self._sweep, self._latest_parts, width)
 
     def _walk_back(self, label: int) -> Ints:
         """Arcs of the path that a label stems from, least before and across them."""
@@ -151,32 +173,54 @@ def thetas_of(criteria: Criteria, nodes: CountedNodes, rival: Rival | None) -> F
 
 
 @compiled
-def _set_labels(sweep: Sweep, labels: Labels, latest: Floats, possible: Bools) -> int:
-    """Labels of all paths in time, and the arcs that are taken in time on a way to the sink; how many were tried."""
-    sweep, labels, latest = borrowed((sweep, labels, latest))
+def _set_labels(sweep: Sweep, labels: Labels, parts: Labels, latest: Floats, possible: Bools) -> int:
+    """Labels of all paths in time, and the arcs that are taken in time on a way to the sink; how many were tried.
+
+    With a single part, `parts` has the arrays of `labels`. With several, `labels` has what the last sweep left.
+    """
+    sweep, labels, parts, latest = borrowed((sweep, labels, parts, latest))
     arcs, nodes, (after, _, ways), depths = sweep.arcs, sweep.nodes, sweep.room, sweep.criteria.turns.depths
-    lengths, full, num_extensions = labels.lengths, labels.lengths.shape[1] > NUM_SHARED, 0
-    for length in range(lengths.shape[1]):
-        lengths[0, length] = START[length]
-    labels.arc[0] = 0
+    num_parts, num_lengths, num_extensions = parts.lengths.shape[1], parts.lengths.shape[2], 0
+    full = num_lengths > NUM_SHARED
+    for length in range(num_lengths):
+        parts.lengths[0, 0, length] = START[length]
+    parts.arc[0, 0] = 0
     for arc in arcs.order:
         terms, node = sweep.terms[arc], arcs.tail[arc]
         for here in range(nodes.first[node], nodes.first[node + 1]):
             if labels.arc[here] == NONE:
                 continue
             head = after_arc(arcs, sweep.openings, nodes.number, arc, nodes.state[here])
-            if head == NONE:
+            if head == NONE or (num_parts > 1 and labels.arc[head] == NONE):
                 continue
-            num_extensions += 1
-            if full:
-                taken = extend(terms, lengths[here], nodes.ways_on[head], depths, sweep.thetas, ways, after)
-                taken = taken and in_time(after, latest[head])
-            else:
-                taken = extend_shared(terms, lengths[here], nodes.ways_on[head, 0], after)
-            if taken:
-                possible[arc] = True
-                _lower(labels.arc, lengths, head, arc, after)
+            for part in range(num_parts):
+                if parts.arc[here, part] == NONE:
+                    continue
+                num_extensions += 1
+                before = parts.lengths[here, part]
+                if full:
+                    taken = extend(terms, before, nodes.ways_on[head], depths, sweep.thetas, ways, after)
+                    taken = taken and in_time(after, latest[head])
+                else:
+                    taken = extend_shared(terms, before, nodes.ways_on[head, 0], after)
+                if taken:
+                    possible[arc] = True
+                    by = chosen_by(num_lengths)
+                    to = part_of(after[by] - labels.lengths[head, by], num_parts, sweep.criteria.limit)
+                    _lower(parts.arc[head], parts.lengths[head], to, arc, after)
+    if num_parts > 1:
+        _merge(parts, labels)
     return num_extensions
+
+
+@inlined
+def _merge(parts: Labels, labels: Labels) -> None:
+    """Set labels to the least of their parts."""
+    labels.arc[:] = NONE
+    for node in range(len(labels.arc)):
+        for part in range(parts.arc.shape[1]):
+            if parts.arc[node, part] != NONE:
+                _lower(labels.arc, labels.lengths, node, parts.arc[node, part], parts.lengths[node, part])
 
 
 @inlined

@@ -73,11 +73,14 @@ def _set_beam(sweep: Sweep, latest: Floats, beam: Beam) -> None:
 
 @compiled
 def _slack(after: Floats, latest: Floats) -> float:
-    """The least that a length has left."""
-    slack = np.inf
-    for length in range(NUM_LIMITED):
-        slack = min(slack, latest[length] - after[length])
-    return slack
+    """The least that a length has left, in the part of the ways on that leaves most; see :func:`in_time`."""
+    most = -np.inf
+    for part in range(len(latest)):
+        slack = np.inf
+        for length in range(NUM_LIMITED):
+            slack = min(slack, latest[part, length] - after[length])
+        most = max(most, slack)
+    return most
 
 
 @compiled

@@ -15,6 +15,7 @@ from stagecut.planner.network.labels.back_and_forth import BackAndForth, Cheapes
 from stagecut.planner.network.labels.counted_nodes import Openings, counted_nodes
 from stagecut.planner.network.labels.criteria import Criteria
 from stagecut.planner.network.labels.lengths import NUM_LIMITED, START
+from stagecut.planner.network.labels.sweep import NUM_PARTS
 from stagecut.planner.network.stage_network import StageNetwork
 
 MAX_STATES, MAX_REACHED, MAX_LABELS = 300_000_000, 4_000_000, 2_000_000
@@ -30,6 +31,8 @@ REACHED_BYTES = 96
 """And more per counted node that is reached, whether or not there is a way on from it."""
 LABEL_BYTES = 8 * (len(START) + NUM_LIMITED + 6) + 20
 """And more per counted node: the lengths of its label, the latest, the ways on, the arc of the least, what it is."""
+PARTS_BYTES = NUM_PARTS * (8 * (len(START) + NUM_LIMITED) + 4)
+"""And more per counted node if the ways to and from it are in parts."""
 
 
 class TooManyLabelsError(Exception):
@@ -71,7 +74,7 @@ class CountedPaths:
         while not fit(num_nodes, hosts, room_bytes=self._room_bytes):
             hosts = self._fewer(hosts)
         self.counted_hosts, states = hosts, num_states(hosts)
-        room = self._room_bytes - needed_bytes(num_nodes, hosts)
+        self._label_room_bytes = room = self._room_bytes - needed_bytes(num_nodes, hosts)
         self._most_reached = int(min(num_nodes * states, MAX_REACHED, room // REACHED_BYTES))
         self._most = int(min(num_nodes * states, MAX_LABELS, room // LABEL_BYTES))
         counts = np.array(hosts) + 1
@@ -114,6 +117,10 @@ class CountedPaths:
         if not nodes.has_source:
             return None
         return BackAndForth(arcs, self._openings, criteria, nodes)
+
+    def has_room_for_parts(self, ways: BackAndForth) -> bool:
+        """Whether the ways to and from counted nodes may be divided."""
+        return ways.num_nodes * (LABEL_BYTES + PARTS_BYTES) <= self._label_room_bytes
 
     def cheapest(self, criteria: Criteria, usable: Bools) -> Cheapest | None:
         """What one sweep from the source finds; None if there is no path. Errors as above."""

@@ -36,31 +36,36 @@ from stagecut.planner.network.labels.lengths import (
     lower_ways,
     turned_after,
 )
-from stagecut.planner.network.labels.sweep import Labels, Sweep
+from stagecut.planner.network.labels.sweep import Labels, Sweep, part_of
 
 
 @compiled
 def in_time(after: Floats, latest: Floats) -> bool:
-    """Whether no length is beyond the latest at a counted node."""
-    late = False
-    for length in range(NUM_LIMITED):
-        late |= after[length] > latest[length]
-    return not late
+    """Whether no length is beyond the latest of some part of the ways on from a node, shape (parts, lengths)."""
+    for part in range(len(latest)):
+        late = False
+        for length in range(NUM_LIMITED):
+            late |= after[length] > latest[part, length]
+        if not late:
+            return True
+    return False
 
 
 @compiled
-def set_latest(sweep: Sweep, labels: Labels, latest: Floats, possible: Bools) -> None:
-    """Set the latest lengths, shape (C, limited lengths), the ways on, and which arcs are taken in time, from labels.
+def set_latest(sweep: Sweep, labels: Labels, latest: Floats, parts: Floats, possible: Bools) -> None:
+    """Set the latest lengths, the ways on, and which arcs are taken in time, from labels.
 
-    Both are infinite at the sink, and elsewhere where there is no way on.
+    `latest`, shape (C, limited lengths), has those of all ways on, and `parts`, shape (C, parts, limited lengths),
+    those of each part; with a single part both are the same array. They are infinite at the sink, in one part, and
+    minus infinity where there is no way on.
     """
-    sweep, labels, latest = borrowed((sweep, labels, latest))
+    sweep, labels, latest, parts = borrowed((sweep, labels, latest, parts))
     arcs, nodes, (after, most, ways), depths = sweep.arcs, sweep.nodes, sweep.room, sweep.criteria.turns.depths
-    lengths, ways_on = labels.lengths, nodes.ways_on
+    lengths, ways_on, num_parts, limit = labels.lengths, nodes.ways_on, parts.shape[1], sweep.criteria.limit
     # Sums from the sink and from the source differ by rounding.
-    slack = LABEL_SUM * sweep.criteria.limit if sweep.criteria.limit < np.inf else 0.0
-    latest[:] = -np.inf
-    latest[nodes.first[-2] :] = np.inf
+    slack = LABEL_SUM * limit if limit < np.inf else 0.0
+    parts[:] = -np.inf
+    parts[nodes.first[-2] :, 0] = np.inf
     ways_on[: nodes.first[-2]] = np.inf
     for arc in arcs.order[::-1]:
         terms, node = sweep.terms[arc], arcs.tail[arc]
@@ -68,15 +73,26 @@ def set_latest(sweep: Sweep, labels: Labels, latest: Floats, possible: Bools) ->
             if labels.arc[here] == NONE:
                 continue
             head = after_arc(arcs, sweep.openings, nodes.number, arc, nodes.state[here])
-            if head == NONE or latest[head, ROUND_TRIP] == -np.inf:
+            if head == NONE or ways_on[head, 0] == np.inf:
                 continue
-            taken = extend(terms, lengths[here], ways_on[head], depths, sweep.thetas, ways, after)
-            if taken and in_time(after, latest[head]):
-                possible[arc] = True
-                _set_most(terms, lengths[here], after, latest[head], ways_on[head, 0], ways, depths, most)
+            if not extend(terms, lengths[here], ways_on[head], depths, sweep.thetas, ways, after):
+                continue
+            is_taken = False
+            for part in range(num_parts):
+                if not in_time(after, parts[head, part : part + 1]):
+                    continue
+                is_taken = True
+                _set_most(terms, lengths[here], after, parts[head, part], ways_on[head, 0], ways, depths, most)
+                here_part = part_of(latest[here, HOME] - most[HOME], num_parts, limit)
                 for length in range(NUM_LIMITED):
-                    latest[here, length] = np.maximum(most[length] + slack, latest[here, length])
+                    parts[here, here_part, length] = np.maximum(most[length] + slack, parts[here, here_part, length])
+            if is_taken:
+                possible[arc] = True
                 lower_ways(terms.round_trip, (terms.first_turn, terms.end_turn), ways_on[head], ways_on[here])
+    if num_parts > 1:
+        for node in range(len(latest)):
+            for length in range(NUM_LIMITED):
+                latest[node, length] = parts[node, :, length].max()
 
 
 @compiled

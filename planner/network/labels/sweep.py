@@ -6,10 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stagecut.planner.core.numerics.arrays import Floats
+from stagecut.planner.core.numerics.compiled import inlined
 from stagecut.planner.network.graph import SortedArcs
 from stagecut.planner.network.labels.counted_nodes import NONE, CountedNodes, Openings
 from stagecut.planner.network.labels.criteria import Criteria
 from stagecut.planner.network.labels.lengths import NUM_SHARED, START
+
+NUM_PARTS, PART_WIDTH = 8, 0.005
+"""Into how many parts the ways to and from a counted node are divided, by how long the way home is, and how wide each
+part is as a share of T; the last one has all that are longer. docs/decisions.md tells what others did."""
 
 
 class Sweep(NamedTuple):
@@ -38,15 +43,28 @@ class Room(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """What a sweep from the source finds at each of C counted nodes."""
+    """What a sweep from the source finds at each of C counted nodes, of all ways there or in each of several parts."""
 
     lengths: Floats
-    """The least of each length, shape (C, lengths); not set where not reached."""
+    """The least of each length, shape (C, lengths) or (C, parts, lengths); not set where not reached."""
     arc: NDArray[np.int32]
-    """The arc that the path chosen ends with, or `NONE`, shape (C,); of no meaning at the source."""
+    """The arc that the path chosen ends with, or `NONE`, shape (C,) or (C, parts); of no meaning at the source."""
+
+    @property
+    def as_parts(self) -> "Labels":
+        """All ways to a node in a single part."""
+        return Labels(self.lengths[:, None], self.arc[:, None])
 
 
-def no_labels(sweep: Sweep) -> Labels:
+def no_labels(sweep: Sweep, *parts: int) -> Labels:
     """Room for labels; with shared rows only they have the first few lengths."""
     num_nodes, num_lengths = len(sweep.nodes.state), len(START) if len(sweep.criteria.turns.is_stage) else NUM_SHARED
-    return Labels(np.empty((num_nodes, num_lengths)), np.full(num_nodes, NONE, dtype=np.int32))
+    return Labels(np.empty((num_nodes, *parts, num_lengths)), np.full((num_nodes, *parts), NONE, dtype=np.int32))
+
+
+@inlined
+def part_of(excess_s: float, num_parts: int, limit_s: float) -> int:
+    """The part of ways that are longer than the least, or have less time left than the most, by so much."""
+    if num_parts == 1 or limit_s == 0:
+        return 0
+    return int(min(num_parts - 1.0, max(0.0, excess_s / (PART_WIDTH * limit_s))))

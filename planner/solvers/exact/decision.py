@@ -36,6 +36,10 @@ WORTH_A_SWEEP = 0.9
 """Sweeps go on while each takes fewer labels further than this share of the one before. With one sweep back only, 5.9 %
 of resnet152 on 88 devices (drawn problem 45) were open after 25 s in place of 3.9."""
 
+WORTH_DIVIDING = 50_000
+"""Ways to and from counted nodes are divided if there are no more of these, and sweeps take no more labels further than
+this; without a limit 151 questions on `servers-04` were asked within a minute in place of 213."""
+
 
 class Decision:
     """The question for one set of rows, to be asked for several T.
@@ -102,16 +106,26 @@ class Decision:
             if (found := ways.from_source(self.rival)) is None:
                 break
             self.rival = Rival.of(found.path, criteria)
-            self.num_extensions = max(self.num_extensions, ways.num_extensions)
+            if not ways.is_divided:
+                self.num_extensions = max(self.num_extensions, ways.num_extensions)
             # t' = T - f(t): smaller each time, since f(t) does not fall as t shrinks.
             bottleneck_s, loop_s = limit_s - found.round_trip_s, criteria.limit - found.home_s
             is_below = self.bottleneck_of(found.path) <= bottleneck_s and loops_s[found.path].max() <= loop_s
             if is_below and ways.num_extensions > WORTH_A_SWEEP * fewest:
-                return found
-            fewest = min(fewest, ways.num_extensions)
+                if not self._is_worth_dividing(ways):
+                    return found
+                ways.divide()
+                fewest = math.inf
+            else:
+                fewest = min(fewest, ways.num_extensions)
             ways.leave_out((self._bottleneck <= bottleneck_s) & (loops_s <= loop_s))
             ways.from_sink()
         return None
+
+    def _is_worth_dividing(self, ways: BackAndForth) -> bool:
+        """Whether lengths of ways in several parts are likely to show more."""
+        is_small = max(ways.num_extensions, ways.num_nodes) <= WORTH_DIVIDING and self._paths.has_room_for_parts(ways)
+        return self._rows.network.has_positions and is_small and not ways.is_divided
 
     def _shared_below(self, limit_s: float, criteria: Criteria) -> Cheapest | None:
         """With shared rows only, where labels with one least length each decide, or Pareto sets."""
