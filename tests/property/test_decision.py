@@ -137,6 +137,15 @@ def test_labels_see_the_loops_of_eager_stages():
         assert decision.path_below(326.0 * 0.997) is None
 
 
+def chain_of(sizes):
+    """A layer for each F = B in seconds, bytes of parameters and of the output."""
+    layers = (
+        layer(f"layer-{index}", {"gpu": 2.0 * time}, params_bytes=float(params), output_bytes=float(output))
+        for index, (time, params, output) in enumerate(sizes)
+    )
+    return replace(chain(1, {"gpu": 1.0}), layers=tuple(layers))
+
+
 def test_labels_keep_the_loops_of_a_path_with_its_way_home():
     """Two pipelines of a host with four devices, all-reduces on its interface, seven micro-batches.
 
@@ -149,14 +158,9 @@ def test_labels_keep_the_loops_of_a_path_with_its_way_home():
         islands=(replace(ONE, count=4, fabric=Link(bandwidth_bytes_per_s=2.0)),),
         nic=Link(bandwidth_bytes_per_s=4.0),
     )
-    # F = B in seconds, bytes of parameters and of the output.
     sizes = ((3, 8, 2), (2, 16, 4), (1, 8, 2), (1, 24, 4), (2, 0, 0), (2, 0, 4))
-    layers = tuple(
-        layer(f"layer-{index}", {"gpu": 2.0 * time}, params_bytes=float(params), output_bytes=float(output))
-        for index, (time, params, output) in enumerate(sizes)
-    )
     problem = Problem(
-        model=replace(chain(1, {"gpu": 1.0}), layers=layers),
+        model=chain_of(sizes),
         cluster=Cluster(name="hosts", device_types=kinds(gpu=np.inf), servers=(server,)),
         job=job(14, optimizer=GRADIENTS, pipelines=(2,), replicas=(1,), tensor_parallel=(1,)),
     )
@@ -176,14 +180,9 @@ def test_labels_divide_the_ways_to_a_node_by_the_way_home():
     """
     fabric = Link(bandwidth_bytes_per_s=4.0)
     server = Server(name="host", count=2, islands=(replace(ONE, count=4, fabric=fabric, shared=True),), nic=fabric)
-    # F = B in seconds, bytes of parameters and of the output.
     sizes = ((3, 8, 2), (2, 40, 4), (1, 16, 4), (4, 0, 4), (1, 24, 2), (1, 32, 4))
-    layers = tuple(
-        layer(f"layer-{index}", {"gpu": 2.0 * time}, params_bytes=float(params), output_bytes=float(output))
-        for index, (time, params, output) in enumerate(sizes)
-    )
     problem = Problem(
-        model=replace(chain(1, {"gpu": 1.0}), layers=layers),
+        model=chain_of(sizes),
         cluster=Cluster(name="hosts", device_types=kinds(gpu=np.inf), servers=(server,)),
         job=job(10, micro_batch=2, optimizer=GRADIENTS, replicas=(1, 2), tensor_parallel=(1,)),
     )

@@ -16,6 +16,7 @@ from stagecut.planner.network.labels.criteria import Criteria
 from stagecut.planner.network.labels.enumeration import all_paths
 from stagecut.planner.network.labels.latest import in_time, set_latest
 from stagecut.planner.network.labels.lengths import (
+    HOME,
     NUM_LIMITED,
     NUM_SHARED,
     ROUND_TRIP,
@@ -74,9 +75,9 @@ class BackAndForth:
         terms = terms_of(criteria, arcs.order)
         self._sweep = sweep = Sweep(arcs, openings, criteria, nodes, np.empty(0), terms, room)
         self._labels = no_labels(sweep)
-        self._latest = np.full((len(nodes.state), NUM_LIMITED), np.inf)
-        # Of the ways to and from each counted node, divided in one part or several.
-        self._label_parts, self._latest_parts = self._labels.as_parts, self._latest[:, None]
+        # Of the ways to and from each counted node, in one part or several.
+        self._label_parts = self._labels.as_parts
+        self._latest = np.full((len(nodes.state), 1, NUM_LIMITED), np.inf)
         self.num_extensions = 0
         """How many labels arcs took further in the last sweep from the source."""
 
@@ -88,7 +89,7 @@ class BackAndForth:
     @property
     def is_divided(self) -> bool:
         """Whether the ways to and from a counted node are in several parts."""
-        return bool(self._latest_parts.shape[1] > 1)
+        return bool(self._latest.shape[1] > 1)
 
     def divide(self) -> None:
         """From now on keep lengths of several parts of the ways to and from a counted node; needs a sweep either way.
@@ -96,7 +97,7 @@ class BackAndForth:
         The least of each length is then less often that of another path.
         """
         self._label_parts = no_labels(self._sweep, NUM_PARTS)
-        self._latest_parts = np.repeat(self._latest[:, None], NUM_PARTS, axis=1)
+        self._latest = np.repeat(self._latest, NUM_PARTS, axis=1)
 
     @property
     def _no_arcs(self) -> Bools:
@@ -117,7 +118,7 @@ class BackAndForth:
         self._sweep = self._sweep._replace(thetas=thetas_of(self._sweep.criteria, self._sweep.nodes, rival))
         labels, possible = self._labels, self._no_arcs
         self._label_parts.arc[:] = NONE
-        self.num_extensions = _set_labels(self._sweep, labels, self._label_parts, self._latest_parts, possible)
+        self.num_extensions = _set_labels(self._sweep, labels, self._label_parts, self._latest, possible)
         ends = self._sweep.nodes.at_sink()
         ends = ends[labels.arc[ends] != NONE]
         if len(ends) == 0:
@@ -131,18 +132,16 @@ class BackAndForth:
     def from_sink(self) -> None:
         """Leave out what is too long for every way on from there; needs all rows, and labels."""
         possible = self._no_arcs
-        set_latest(self._sweep, self._labels, self._latest, self._latest_parts, possible)
+        set_latest(self._sweep, self._labels, self._latest[:, :, HOME].max(axis=1), self._latest, possible)
         self.leave_out(possible)
 
     def paths(self, *, most_steps: int, most_paths: int, most_arcs: int) -> Ints | None:
         """Arcs of all paths in time, see :func:`all_paths`."""
-        return all_paths(
-            self._sweep, self._latest_parts, most_steps=most_steps, most_paths=most_paths, most_arcs=most_arcs
-        )
+        return all_paths(self._sweep, self._latest, most_steps=most_steps, most_paths=most_paths, most_arcs=most_arcs)
 
     def beam(self, width: int) -> list[Ints]:
         """Arcs of some paths in time, see :func:`beam_paths`."""
-        return beam_paths(self._sweep, self._latest_parts, width)
+        return beam_paths(self._sweep, self._latest, width)
 
     def _walk_back(self, label: int) -> Ints:
         """Arcs of the path that a label stems from, least before and across them."""

@@ -52,20 +52,20 @@ def in_time(after: Floats, latest: Floats) -> bool:
 
 
 @compiled
-def set_latest(sweep: Sweep, labels: Labels, latest: Floats, parts: Floats, possible: Bools) -> None:
+def set_latest(sweep: Sweep, labels: Labels, latest_home: Floats, latest: Floats, possible: Bools) -> None:
     """Set the latest lengths, the ways on, and which arcs are taken in time, from labels.
 
-    `latest`, shape (C, limited lengths), has those of all ways on, and `parts`, shape (C, parts, limited lengths),
-    those of each part; with a single part both are the same array. They are infinite at the sink, in one part, and
-    minus infinity where there is no way on.
+    `latest`, shape (C, parts, limited lengths), has those of each part of the ways on, by how much less time they leave
+    for the way home than `latest_home`, shape (C,), what some way on left before. They are infinite at the sink, in one
+    part, and minus infinity where there is no way on.
     """
-    sweep, labels, latest, parts = borrowed((sweep, labels, latest, parts))
+    sweep, labels, latest = borrowed((sweep, labels, latest))
     arcs, nodes, (after, most, ways), depths = sweep.arcs, sweep.nodes, sweep.room, sweep.criteria.turns.depths
-    lengths, ways_on, num_parts, limit = labels.lengths, nodes.ways_on, parts.shape[1], sweep.criteria.limit
+    lengths, ways_on, num_parts, limit = labels.lengths, nodes.ways_on, latest.shape[1], sweep.criteria.limit
     # Sums from the sink and from the source differ by rounding.
     slack = LABEL_SUM * limit if limit < np.inf else 0.0
-    parts[:] = -np.inf
-    parts[nodes.first[-2] :, 0] = np.inf
+    latest[:] = -np.inf
+    latest[nodes.first[-2] :, 0] = np.inf
     ways_on[: nodes.first[-2]] = np.inf
     for arc in arcs.order[::-1]:
         terms, node = sweep.terms[arc], arcs.tail[arc]
@@ -79,20 +79,16 @@ def set_latest(sweep: Sweep, labels: Labels, latest: Floats, parts: Floats, poss
                 continue
             is_taken = False
             for part in range(num_parts):
-                if not in_time(after, parts[head, part : part + 1]):
+                if not in_time(after, latest[head, part : part + 1]):
                     continue
                 is_taken = True
-                _set_most(terms, lengths[here], after, parts[head, part], ways_on[head, 0], ways, depths, most)
-                here_part = part_of(latest[here, HOME] - most[HOME], num_parts, limit)
+                _set_most(terms, lengths[here], after, latest[head, part], ways_on[head, 0], ways, depths, most)
+                to = part_of(latest_home[here] - most[HOME], num_parts, limit)
                 for length in range(NUM_LIMITED):
-                    parts[here, here_part, length] = np.maximum(most[length] + slack, parts[here, here_part, length])
+                    latest[here, to, length] = np.maximum(most[length] + slack, latest[here, to, length])
             if is_taken:
                 possible[arc] = True
                 lower_ways(terms.round_trip, (terms.first_turn, terms.end_turn), ways_on[head], ways_on[here])
-    if num_parts > 1:
-        for node in range(len(latest)):
-            for length in range(NUM_LIMITED):
-                latest[node, length] = parts[node, :, length].max()
 
 
 @compiled
