@@ -99,6 +99,54 @@ def test_labels_see_activations_alone_on_a_fabric():
     check_least_in_time(problem, 0.5 + 8 + 7 * 0.5 + 9 * 0.5 + 2.0)
 
 
+def on_a_fabric_and_off(near_s, far_s, *, between_s, micro_batches):
+    """Layers with these F = B, one for each device: some on a fabric, with messages of `between_s`, then others."""
+    fabric = Link(bandwidth_bytes_per_s=1.0)
+    islands = {
+        "near": Island(device_type="near", count=len(near_s), fabric=fabric, shared=True),
+        "far": Island(device_type="far", count=len(far_s)),
+    }
+    never = 1000.0  # elsewhere
+    times = [{"near": 2 * time, "far": never} for time in near_s] + [{"near": never, "far": 2 * time} for time in far_s]
+    layers = (
+        layer(f"layer-{index}", names, params_bytes=2.0, output_bytes=between_s) for index, names in enumerate(times)
+    )
+    return Problem(
+        model=replace(chain(1, {"near": 1.0, "far": 1.0}), layers=tuple(layers)),
+        cluster=Cluster(
+            name="two",
+            device_types=kinds(near=1.0, far=1.0),
+            servers=tuple(Server(name=name, islands=(island,)) for name, island in islands.items()),
+        ),
+        job=job(micro_batches, schedule=Schedule.EAGER_ONE_F_ONE_B, optimizer=WEIGHTS_ONLY),
+    )
+
+
+def test_labels_see_warm_up_forwards_queue_on_a_fabric():
+    """Four stages on the fabric and five others.
+
+    Before the first backward of the sixth, 7 activations come from 2 s on over each of three boundaries, then 2, 1 and
+    1 s of forwards and the backward. The last forward follows, and of the 7 gradients after it one each 2 s. Both
+    directions take 2 + 8 x 6 + 2.
+    """
+    problem = on_a_fabric_and_off([2.0] * 4, [1.0] * 5, between_s=1.0, micro_batches=8)
+    check_least_in_time(problem, 2 + 7 * 3 + 2 + 1 + 1 + 1 + 1 + 1 + 12 + 6 * 2.0)
+
+
+def test_paths_left_have_played_their_first_forwards():
+    """Three stages on the fabric and two others.
+
+    All four micro-batches are ready for the fabric before the first is so again, which leaves it at 1 + 4 x 2 + 2. It
+    runs on two stages, the last one works 4 x 4 s, and the way home is 2 + 3 + 2 x 2. Labels ask for 34 s.
+    """
+    problem = on_a_fabric_and_off([1.0] * 3, [2.0] * 2, between_s=2.0, micro_batches=4)
+    decision = Decision(build_rows(with_positions(build_network(CostModel(problem), problem.variants[0]))))
+    least_s = 11 + 1 + 2 + 4 * 4 + 2 + 3 + 2 * 2.0
+    for limit_s, num_left in ((least_s * SLACK, 1), (least_s / SLACK, 0), (34.0 * SLACK, 0)):
+        assert decision.path_below(limit_s) is not None
+        assert len(decision.paths_below(most_steps=1000, most_paths=2)) == num_left
+
+
 def test_labels_see_the_loops_of_all_stages():
     """Six layers of 3 s on six devices that hold one each, half a second between them, 96 micro-batches.
 

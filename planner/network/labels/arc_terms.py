@@ -47,10 +47,13 @@ class ArcTerms(Protocol):
     after_home: float
     to_outward: float
     crossing: float
+    to_first_passage: float
+    to_second_passage: float
     least_depth: int
     largest_depth: int
     first_turn: int
     end_turn: int
+    num_passages: int
     num_microbatches: int
     depth_step: int
     own_pairs: int
@@ -120,6 +123,25 @@ def _set_terms(criteria: Criteria, arc: int, terms: ArcTerms) -> None:
     terms.after_fabric = loads.after_fabric[arc]
     terms.after_home = loads.after_home[arc]
     terms.to_outward, terms.crossing = loads.to_outward[arc], loads.crossing[arc]
+    terms.to_first_passage = _to_passage(criteria, arc, turns.passages[0])
+    terms.to_second_passage = _to_passage(criteria, arc, turns.passages[1])
+    terms.num_passages = int(turns.passages[0] <= terms.least_depth) + int(turns.passages[1] <= terms.least_depth)
+
+
+@inlined
+def passages_of(terms: ArcTerms) -> tuple[float, float]:
+    """What an arc adds to the passages of the current fabric."""
+    return terms.to_first_passage, terms.to_second_passage
+
+
+@inlined
+def _to_passage(criteria: Criteria, arc: int, depth: int) -> float:
+    """What an arc adds to the passage of so many micro-batches; minus infinity for a transfer off the fabric."""
+    if criteria.turns.is_stage[arc]:
+        return float(-criteria.turns.forward[arc])
+    if criteria.loads.after_fabric[arc] == -np.inf:
+        return -np.inf
+    return float((depth - 1) * criteria.turns.forward[arc])
 
 
 @inlined

@@ -135,9 +135,10 @@ class BackAndForth:
         set_latest(self._sweep, self._labels, self._latest[:, :, HOME].max(axis=1), self._latest, possible)
         self.leave_out(possible)
 
-    def paths(self, *, most_steps: int, most_paths: int, most_arcs: int) -> Ints | None:
+    def paths(self, *, most_steps: int, most_paths: int, most_arcs: int, plays: bool) -> Ints | None:
         """Arcs of all paths in time, see :func:`all_paths`."""
-        return all_paths(self._sweep, self._latest, most_steps=most_steps, most_paths=most_paths, most_arcs=most_arcs)
+        limits = {"most_steps": most_steps, "most_paths": most_paths, "most_arcs": most_arcs}
+        return all_paths(self._sweep, self._latest, **limits, plays=plays)
 
     def beam(self, width: int) -> list[Ints]:
         """Arcs of some paths in time, see :func:`beam_paths`."""

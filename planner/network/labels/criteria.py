@@ -30,6 +30,10 @@ class QueueCriteria(NamedTuple):
 NO_QUEUE = QueueCriteria(NO_QUEUES, Limits(np.empty(0), np.empty(0), np.empty(0)))
 
 
+NUM_PASSAGES = 2
+"""For how many warm-up depths labels follow the passage of shared fabrics."""
+
+
 class Turns(NamedTuple):
     """What turns and loops need of the arcs, shape (A,) unless stated; see :mod:`stagecut.planner.simulator.turns`.
 
@@ -63,13 +67,17 @@ class Turns(NamedTuple):
     """T less what a fill row adds to the way before and the way on."""
     depths: Ints
     """Warm-up depths from the last stage on, of the stages where first backwards may turn, shape (turns,)."""
+    passages: Ints
+    """Two warm-up depths, in order: of how many activations labels follow how late they leave shared fabrics, which
+    delays the first backward of a stage at least as deep; shape (`NUM_PASSAGES`,)."""
     num_microbatches: int
     depth_step: int
     """By how much warm-up depths grow from stage to stage, and so the micro-batches of a loop of one more stage."""
 
 
 NO_INTS, NO_FLOATS, NO_BOOLS = np.empty(0, np.int64), np.empty(0), np.empty(0, np.bool_)
-NO_TURNS = Turns(NO_BOOLS, *(NO_FLOATS,) * 4, *(NO_INTS,) * 4, NO_BOOLS, NO_FLOATS, np.ones(1, np.int64), 0, 1)
+_ONES = np.ones(NUM_PASSAGES, np.int64)
+NO_TURNS = Turns(NO_BOOLS, *(NO_FLOATS,) * 4, *(NO_INTS,) * 4, NO_BOOLS, NO_FLOATS, _ONES[:1], _ONES, 0, 1)
 
 
 class Criteria(NamedTuple):

@@ -13,8 +13,9 @@ from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.numerics.borrowed import borrowed
 from stagecut.planner.core.numerics.compiled import compiled, inlined
 from stagecut.planner.core.numerics.tolerances import LABEL_SUM
-from stagecut.planner.network.labels.arc_terms import ArcTerms
+from stagecut.planner.network.labels.arc_terms import ArcTerms, passages_of
 from stagecut.planner.network.labels.counted_nodes import NONE, after_arc
+from stagecut.planner.network.labels.criteria import NUM_PASSAGES
 from stagecut.planner.network.labels.lengths import (
     FABRIC,
     FORWARD,
@@ -26,6 +27,8 @@ from stagecut.planner.network.labels.lengths import (
     LAST_ROUND_TRIP,
     LOOP,
     NUM_LIMITED,
+    ON_FABRIC,
+    PASSAGES,
     QUEUE,
     ROUND_TRIP,
     SLOW_BACKWARD,
@@ -34,6 +37,7 @@ from stagecut.planner.network.labels.lengths import (
     last_forward_after,
     last_way,
     lower_ways,
+    passage_before,
     turned_after,
 )
 from stagecut.planner.network.labels.sweep import Labels, Sweep, part_of
@@ -107,8 +111,9 @@ def _set_most(
     Each line is a test of :func:`~stagecut.planner.network.labels.lengths.extend`, or one of the sums by which it takes
     lengths further, solved for one length.
     """
-    rest, slow_forward = terms.round_trip + way_on, after[SLOW_FORWARD]
-    turned, here, last_loop = turned_after(terms, rest, ways, depths, slow_forward), -np.inf, np.inf
+    rest, slow_forward, here = terms.round_trip + way_on, after[SLOW_FORWARD], -np.inf
+    turned = turned_after(terms, rest, ways, depths, slow_forward, passage_before(terms, before, slow_forward))
+    last_loop = last_turned = np.inf
     after_interface, after_fabric, fill_home = terms.after_interface, terms.after_fabric, terms.limit - terms.after_home
     last_round_trip, last_home_after = latest[LAST_ROUND_TRIP] - terms.round_trip, terms.limit - way_on
     last_forward, last_queue, last_home = _taken_back(
@@ -126,6 +131,12 @@ def _set_most(
             last_queue - before[QUEUE],
             last_home - before[HOME],
         )
+        last_turned = min(
+            terms.forward_with_way_on - before[FORWARD],
+            terms.queue_with_way_on - before[QUEUE],
+            terms.latest_fill - before[HOME],
+            last_loop - terms.loop,
+        )
     most[LAST_ROUND_TRIP], most[LAST_FORWARD] = last_round_trip, last_forward
     most[LAST_QUEUE], most[LAST_HOME] = last_queue, last_home
     home_after = min(latest[HOME], latest[FABRIC] - terms.home_to_fabric)
@@ -142,6 +153,17 @@ def _set_most(
     if terms.num_microbatches > 1:
         slowest = (last_loop + terms.first_less) / (terms.num_microbatches - 1)
         most[SLOW_FORWARD] = min(most[SLOW_FORWARD], slowest)
+    _set_passages(terms, latest, last_turned - terms.round_trip, most)
+
+
+@inlined
+def _set_passages(terms: ArcTerms, latest: Floats, own: float, most: Floats) -> None:
+    """Set the latest passages before an arc, which may be a stage whose own is `own` at most."""
+    to_passages = passages_of(terms)
+    for which in range(NUM_PASSAGES):
+        passage = latest[PASSAGES + which]
+        most[ON_FABRIC + which] = min(latest[ON_FABRIC + which], passage) - to_passages[which]
+        most[PASSAGES + which] = min(passage, own) if which == terms.num_passages - 1 else passage
 
 
 @inlined

@@ -4,25 +4,29 @@ import numpy as np
 
 from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.numerics.compiled import compiled, inlined
-from stagecut.planner.network.labels.arc_terms import ArcTerms, loads_of
+from stagecut.planner.network.labels.arc_terms import ArcTerms, loads_of, passages_of
+from stagecut.planner.network.labels.criteria import NUM_PASSAGES
 from stagecut.planner.network.labels.crossings import NO_HOST, HostLengths, Leaving, crossing_row
 from stagecut.planner.network.link_loads import START as NO_LOAD
 from stagecut.planner.network.link_loads import LoadLengths, load_row, loads_after
 
 ROUND_TRIP, FORWARD, LOOP, QUEUE, HOME, INTERFACE, FABRIC, SLOW_FORWARD = range(8)
 LAST_ROUND_TRIP, LAST_FORWARD, LAST_QUEUE, LAST_HOME = range(8, 12)
-SLOW_BACKWARD, PAIR, BASE, LEFT, GAIN, BEGUN, OUTWARD, HOST = range(12, 20)
-"""The lengths of a label; with shared rows only the first ones. From the last one on they are its `HostLengths`.
+PASSAGES, ON_FABRIC = range(12, 12 + 2 * NUM_PASSAGES, NUM_PASSAGES)
+NUM_SHARED, NUM_LIMITED = 3, ON_FABRIC + NUM_PASSAGES
+SLOW_BACKWARD, PAIR, BASE, LEFT, GAIN, BEGUN, OUTWARD, HOST = range(NUM_LIMITED, NUM_LIMITED + 8)
+"""The lengths of a label; with shared rows only the first `NUM_SHARED`. From `HOST` on they are its `HostLengths`.
 
 The `LAST` ones are those of the last micro-batch, which begins a stage later than the first one by the largest loop so
-far: the least of their sums, where the sum of the least may be that of two paths.
+far: the least of their sums, where the sum of the least may be that of two paths. `PASSAGES` are, for several numbers
+of micro-batches, by how much these delay the last of them on any shared fabric so far, `ON_FABRIC` on the current one.
+
+Of the first `NUM_LIMITED` there is a :mod:`latest <stagecut.planner.network.labels.latest>`.
 """
-NUM_SHARED, NUM_LIMITED = 3, 12
-"""Of how many there is a :mod:`latest <stagecut.planner.network.labels.latest>`: with all rows, the first twelve."""
 _NEVER = -np.inf
-START = np.array(
-    [0.0, 0.0, _NEVER, 0.0, 0.0, *NO_LOAD, 0.0, *(_NEVER,) * 4, 0.0, _NEVER, _NEVER, 0.0, 0.0, 0.0, _NEVER, *NO_HOST]
-)
+_LAST, _PASSED = (_NEVER,) * 4, (0.0,) * (2 * NUM_PASSAGES)
+_LIMITED = (0.0, 0.0, _NEVER, 0.0, 0.0, *NO_LOAD, 0.0, *_LAST, *_PASSED)
+START = np.array([*_LIMITED, 0.0, _NEVER, _NEVER, 0.0, 0.0, 0.0, _NEVER, *NO_HOST])
 
 
 @inlined
@@ -45,14 +49,28 @@ def lower_ways(length: float, here: tuple[int, int], ways_on: Floats, ways: Floa
 
 
 @inlined
-def turned_after(terms: ArcTerms, rest: float, ways: Floats, depths: Ints, slow_forward: float) -> float:
-    """From the start of the first forward of a stage to the end of its first backward, by the way of a later one.
+def passage_before(terms: ArcTerms, lengths: Floats, slow_forward: float) -> float:
+    """By how much the forwards of a stage before its first backward delay the last of them; from lengths at the stage.
+
+    They pass the slowest forward or message one after another, and the shared fabrics.
+    """
+    passage = (terms.least_depth - 1) * slow_forward
+    if terms.num_passages > 0:
+        passage = max(passage, lengths[PASSAGES + terms.num_passages - 1])
+    return float(passage)
+
+
+@inlined
+def turned_after(
+    terms: ArcTerms, rest: float, ways: Floats, depths: Ints, slow_forward: float, passage: float
+) -> float:
+    """From the start of the first forward of a stage to the end of its first backward, on its own or by a later one.
 
     For a transfer, the way on, `rest`.
     """
     turned = rest
     if terms.is_stage:
-        turned = max(rest + (depths[0] - 1) * slow_forward, terms.round_trip + (terms.least_depth - 1) * slow_forward)
+        turned = max(rest + (depths[0] - 1) * slow_forward, terms.round_trip + passage)
         for turn in range(1, len(depths)):
             if terms.least_depth >= depths[turn]:
                 turned = max(turned, ways[turn] + (depths[turn] - 1) * slow_forward)
@@ -122,7 +140,8 @@ def extend(
     last_round_trip, last_forward = before[LAST_ROUND_TRIP], before[LAST_FORWARD]
     last_queue, last_home = before[LAST_QUEUE], before[LAST_HOME]
     loaded = LoadLengths(before[INTERFACE], before[FABRIC])
-    turned = turned_after(terms, rest, ways, depths, slow_forward)
+    passage = passage_before(terms, before, slow_forward)
+    turned = turned_after(terms, rest, ways, depths, slow_forward, passage)
     if terms.is_stage:
         loop = max(loop, turned + terms.loop)
         work, own_theta = terms.slow_forward + terms.slow_backward, thetas[terms.largest_depth]
@@ -165,6 +184,7 @@ def extend(
     loaded = loads_after(loads_of(terms), loaded, home, after[HOME])
     after[INTERFACE], after[FABRIC] = loaded.interface, loaded.fabric
     _take_host_further(terms, before, after)
+    _take_passages_further(terms, before, after)
     after[LAST_ROUND_TRIP] = last_round_trip + terms.round_trip
     last = take_home_further(terms, last_forward, last_queue, last_home)
     after[LAST_FORWARD], after[LAST_QUEUE], after[LAST_HOME] = last
@@ -221,6 +241,18 @@ def _take_host_further(terms: ArcTerms, before: Floats, after: Floats) -> None:
         forward = backward = 0.0
     after[HOST], after[HOST + 1], after[HOST + 2], after[HOST + 3] = host
     after[HOST + 4], after[HOST + 5] = forward, backward
+
+
+@inlined
+def _take_passages_further(terms: ArcTerms, before: Floats, after: Floats) -> None:
+    """Set how much later than alone the last of several micro-batches comes through an arc.
+
+    On a fabric it waits for the messages of all of them over each boundary there, less what its stages compute between.
+    """
+    to_passages = passages_of(terms)
+    for which in range(NUM_PASSAGES):
+        after[ON_FABRIC + which] = max(0.0, before[ON_FABRIC + which] + to_passages[which])
+        after[PASSAGES + which] = max(before[PASSAGES + which], after[ON_FABRIC + which])
 
 
 @inlined

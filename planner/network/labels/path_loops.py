@@ -7,7 +7,17 @@ import numpy as np
 from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.numerics.compiled import compiled
 from stagecut.planner.network.labels.arc_terms import ArcTerms
-from stagecut.planner.network.labels.lengths import LOOP, ROUND_TRIP, SLOW_FORWARD, START, extend, turned_after
+from stagecut.planner.network.labels.lengths import (
+    LOOP,
+    NUM_LIMITED,
+    PASSAGES,
+    ROUND_TRIP,
+    SLOW_FORWARD,
+    START,
+    extend,
+    passage_before,
+    turned_after,
+)
 from stagecut.planner.network.labels.sweep import Sweep
 
 
@@ -41,7 +51,9 @@ def set_stage(
     after: Floats,
 ) -> None:
     """Set a stage of a path from the lengths before and after it, and what :func:`extend` left in `ways`."""
-    turned = turned_after(terms, terms.round_trip + way_on, ways, depths, after[SLOW_FORWARD])
+    slow_forward = after[SLOW_FORWARD]
+    passage = passage_before(terms, before, slow_forward)
+    turned = turned_after(terms, terms.round_trip + way_on, ways, depths, slow_forward, passage)
     stages.turned[stage], stages.before[stage] = turned - terms.first_tail, before[ROUND_TRIP] + terms.first_tail
     stages.work[stage], stages.depth[stage] = terms.slow_forward + terms.slow_backward, terms.largest_depth
 
@@ -93,8 +105,8 @@ def is_path_in_time(sweep: Sweep, path: Ints, lengths: Floats, ways: Floats, sta
     ways_on = np.full(len(ways), -np.inf)
     for index in range(num_arcs - 1, 0, -2):
         terms = sweep.terms[path[index]]
-        slowest = (terms.least_depth - 1) * lengths[index + 1, SLOW_FORWARD]
-        turned = max(turned, lengths[index + 1, ROUND_TRIP] + slowest)
+        passage = passage_before(terms, lengths[index], lengths[index + 1, SLOW_FORWARD])
+        turned = max(turned, lengths[index + 1, ROUND_TRIP] + passage)
         stages.turned[index // 2] = turned - terms.first_tail - lengths[index, ROUND_TRIP]
     for index in range(num_arcs):
         ways_on[0] = lengths[num_arcs, ROUND_TRIP] - lengths[index + 1, ROUND_TRIP]
@@ -103,4 +115,5 @@ def is_path_in_time(sweep: Sweep, path: Ints, lengths: Floats, ways: Floats, sta
         ):
             return False
         before[:] = after
+        before[PASSAGES:NUM_LIMITED] = lengths[index + 1, PASSAGES:NUM_LIMITED]
     return True

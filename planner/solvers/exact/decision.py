@@ -27,6 +27,7 @@ from stagecut.planner.network.labels.criteria import NO_QUEUE, NO_TURNS, Criteri
 from stagecut.planner.network.labels.pareto_paths import pareto_path
 from stagecut.planner.network.link_loads import NO_LOADS
 from stagecut.planner.network.rows import Rows
+from stagecut.planner.solvers.exact.path_times import can_time
 from stagecut.planner.solvers.search.options import StopCheck
 
 FLOOR_PRECISION = 1e-3
@@ -147,12 +148,13 @@ class Decision:
     def paths_below(self, *, most_steps: int, most_paths: int) -> Ints | None:
         """All paths that the last question left; None if that takes more steps, or more paths are found.
 
-        Their arcs have shape (paths, arcs), `NONE` after the last one. No plan below the limit is among the others.
+        Their arcs have shape (paths, arcs), `NONE` after the last one. No plan that takes less than the limit is among
+        the others.
         """
         assert self._ways is not None
         # A transfer before each stage, and a layer in each of them.
-        most_arcs = 2 * self._rows.network.num_layers
-        return self._ways.paths(most_steps=most_steps, most_paths=most_paths, most_arcs=most_arcs)
+        most_arcs, plays = 2 * self._rows.network.num_layers, can_time(self._rows.network)
+        return self._ways.paths(most_steps=most_steps, most_paths=most_paths, most_arcs=most_arcs, plays=plays)
 
     def beam(self, width: int) -> list[Ints]:
         """Some of the paths that the last question left; none if the beam finds none."""
@@ -276,6 +278,14 @@ def _turns(rows: Rows, limit_s: float) -> Turns:
         windows=is_stage & has_room,
         latest_fill=limit_s - rows.fill,
         depths=depths,
+        passages=_passages(least_depth[is_stage]),
         num_microbatches=micro_batches,
         depth_step=depth_step,
     )
+
+
+def _passages(depths: Ints) -> Ints:
+    """Two of the deeper ones. The deepest may be the number of micro-batches, at which a stage has no loops."""
+    deepest_first = np.unique(depths)[::-1]
+    chosen: Ints = deepest_first[np.minimum((3, 1), len(deepest_first) - 1)]
+    return chosen

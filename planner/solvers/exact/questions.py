@@ -111,7 +111,11 @@ class Questions:
             return None
         share = share_worth_trying(rows.network, found.path)
         most_paths = MOST_TIMED_PATHS if can_time(rows.network) else MOST_PATHS
-        paths = self._few_paths(search, decision, math.ceil(share * most_paths)) if thorough else None
+        # Whether there is any path at all is soon known even where not all are wanted.
+        paths = self._few_paths(search, decision, math.ceil(share * most_paths) if thorough else 0)
+        if paths is not None and len(paths) == 0:
+            self.trials.several(search, rows.network, [found.path], latest_s=WORTH_IMPROVING * search.best_s)
+            return None
         if paths is None:
             self._try_beam(search, rows.network, decision, math.ceil(share * MOST_OF_A_BEAM))
         smaller, chosen = rows.network.restricted(found.possible)
