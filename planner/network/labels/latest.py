@@ -37,7 +37,6 @@ from stagecut.planner.network.labels.lengths import (
     last_forward_after,
     last_way,
     lower_ways,
-    passage_before,
     turned_after,
 )
 from stagecut.planner.network.labels.sweep import Labels, Sweep, part_of
@@ -112,7 +111,7 @@ def _set_most(
     lengths further, solved for one length.
     """
     rest, slow_forward, here = terms.round_trip + way_on, after[SLOW_FORWARD], -np.inf
-    turned = turned_after(terms, rest, ways, depths, slow_forward, passage_before(terms, before, slow_forward))
+    turned = turned_after(terms, rest, ways, depths, before, slow_forward)
     last_loop = last_turned = np.inf
     after_interface, after_fabric, fill_home = terms.after_interface, terms.after_fabric, terms.limit - terms.after_home
     last_round_trip, last_home_after = latest[LAST_ROUND_TRIP] - terms.round_trip, terms.limit - way_on

@@ -62,7 +62,7 @@ def passage_before(terms: ArcTerms, lengths: Floats, slow_forward: float) -> flo
 
 @inlined
 def turned_after(
-    terms: ArcTerms, rest: float, ways: Floats, depths: Ints, slow_forward: float, passage: float
+    terms: ArcTerms, rest: float, ways: Floats, depths: Ints, before: Floats, slow_forward: float
 ) -> float:
     """From the start of the first forward of a stage to the end of its first backward, on its own or by a later one.
 
@@ -70,7 +70,8 @@ def turned_after(
     """
     turned = rest
     if terms.is_stage:
-        turned = max(rest + (depths[0] - 1) * slow_forward, terms.round_trip + passage)
+        own = terms.round_trip + passage_before(terms, before, slow_forward)
+        turned = max(rest + (depths[0] - 1) * slow_forward, own)
         for turn in range(1, len(depths)):
             if terms.least_depth >= depths[turn]:
                 turned = max(turned, ways[turn] + (depths[turn] - 1) * slow_forward)
@@ -140,8 +141,7 @@ def extend(
     last_round_trip, last_forward = before[LAST_ROUND_TRIP], before[LAST_FORWARD]
     last_queue, last_home = before[LAST_QUEUE], before[LAST_HOME]
     loaded = LoadLengths(before[INTERFACE], before[FABRIC])
-    passage = passage_before(terms, before, slow_forward)
-    turned = turned_after(terms, rest, ways, depths, slow_forward, passage)
+    turned = turned_after(terms, rest, ways, depths, before, slow_forward)
     if terms.is_stage:
         loop = max(loop, turned + terms.loop)
         work, own_theta = terms.slow_forward + terms.slow_backward, thetas[terms.largest_depth]

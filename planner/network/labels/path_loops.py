@@ -51,9 +51,7 @@ def set_stage(
     after: Floats,
 ) -> None:
     """Set a stage of a path from the lengths before and after it, and what :func:`extend` left in `ways`."""
-    slow_forward = after[SLOW_FORWARD]
-    passage = passage_before(terms, before, slow_forward)
-    turned = turned_after(terms, terms.round_trip + way_on, ways, depths, slow_forward, passage)
+    turned = turned_after(terms, terms.round_trip + way_on, ways, depths, before, after[SLOW_FORWARD])
     stages.turned[stage], stages.before[stage] = turned - terms.first_tail, before[ROUND_TRIP] + terms.first_tail
     stages.work[stage], stages.depth[stage] = terms.slow_forward + terms.slow_backward, terms.largest_depth
 

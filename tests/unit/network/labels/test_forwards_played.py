@@ -16,7 +16,7 @@ from stagecut.planner.network.stage_network import build_network, with_positions
 from stagecut.planner.simulator.timeline import simulate
 from stagecut.planner.solvers.exact.decision import Decision
 from tests.network_paths import paths_by_plan
-from tests.unit.network.labels.test_back_and_forth import on_shared_fabrics
+from tests.shared_fabrics import on_shared_fabrics
 
 
 def messages_between_hosts(sweep, path):
