@@ -20,7 +20,7 @@ from stagecut.planner.solvers.search.search import Search
 
 UNDER_WAY = 8
 """Steps begun whose results are not known yet: more threads are of no use."""
-FIRST_POLISH, MORE_PROOF = 32, 1.1
+FIRST_POLISH, MORE_PROOF = 32, 1.05
 """A step that only looks for better plans comes after so many steps, and again after so many times as many; at least
 `UNDER_WAY` later, so that two are never under way. Such steps are short, as others wait for their results: when each
 was a whole descent, drawn problem 48 had 36 questions asked within a minute in place of 82, for the same plan."""

@@ -41,8 +41,6 @@ from stagecut.planner.solvers.exact.dp import promising_first
 from stagecut.planner.solvers.exact.fluid_bound import fluid_bounds
 from stagecut.planner.solvers.exact.shared_rows import SharedRowsProof
 from stagecut.planner.solvers.heuristic import greedy
-from stagecut.planner.solvers.heuristic.interleaved_polish import InterleavedPolish
-from stagecut.planner.solvers.heuristic.polish import Polish
 from stagecut.planner.solvers.interleaved.proof import InterleavedProof
 from stagecut.planner.solvers.reference.even import offer_first
 from stagecut.planner.solvers.search.cases import Case, cases_of
@@ -140,21 +138,21 @@ def _fluid_bounds(problem: Problem, search: Search, *, at_once: bool = False) ->
 
 
 PIECES = 4
-"""Pieces of polishing at a step: half a second each for 160 layers on 144 devices, hundredths for small problems."""
+"""Pieces of polishing at a step, of some hundredths of a second each."""
 
 
 class PolishPart:
-    """Proves nothing: plans that greedy did not improve, a piece of that work at a step."""
+    """Proves nothing: looks for better plans, a few pieces of that work at a step."""
 
     bound_s = math.inf
     is_stuck = is_small = False
 
-    def __init__(self, polish: Polish | InterleavedPolish, search: Search) -> None:
+    def __init__(self, polish: greedy.Improvement, search: Search) -> None:
         self._search = search.fork()
         self._pieces = polish.pieces(self._search)
 
     def step(self, search: Search) -> Outcome:
-        """Go on with the best plan known, or the next one."""
+        """Go on from the best plan known."""
         self._search.follow(search)
         with search.step("local search"):
             deque(islice(self._pieces, PIECES), maxlen=0)

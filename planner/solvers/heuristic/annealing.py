@@ -28,10 +28,9 @@ from stagecut.planner.core.numerics.arrays import Ints
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.network.arrangement import arrangement_of
 from stagecut.planner.network.device_groups import PlacedGroup, name_devices, placements_in_host
-from stagecut.planner.solvers.heuristic.candidates import Candidate
-from stagecut.planner.solvers.heuristic.local_search import sequence_of, simulated_times
+from stagecut.planner.solvers.heuristic.candidates import Candidate, best_known
+from stagecut.planner.solvers.heuristic.local_search import simulated_times
 from stagecut.planner.solvers.heuristic.min_max_cut import min_max_stops
 from stagecut.planner.solvers.heuristic.moves import Run, groups_of, neighbouring_cuts, neighbouring_runs, runs_of
 from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
@@ -137,12 +136,8 @@ class Annealer:
         return self._simulated(SequenceCosts(self._tables, variant, groups), state.stops)
 
     def _known(self) -> Candidate | None:
-        plan = self._search.best_plan
-        if plan is None or plan.variant not in self._variants:
-            return None
-        arrangement = arrangement_of(self._search.costs.of(plan.share), plan)
-        sequence, stops = sequence_of(self._tables, plan.variant, arrangement)
-        return Candidate(sequence=sequence, stops=stops, seconds=self._search.best_s)
+        known = best_known(self._search, self._tables)
+        return known if known is not None and known.sequence.variant in self._variants else None
 
     def _drawn(self, variant: Variant) -> Candidate | None:
         """A random plan; None if no attempt gives one that fits."""

@@ -11,7 +11,9 @@ from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.numerics.tolerances import ALMOST_ZERO
 from stagecut.planner.core.placement import Placement
 from stagecut.planner.core.problem import Variant
+from stagecut.planner.core.schedule import Schedule
 from stagecut.planner.core.share import Share
+from stagecut.planner.network.arrangement import arrangement_of
 from stagecut.planner.network.device_groups import placements_in_host, placements_on_whole_hosts
 from stagecut.planner.solvers.heuristic.allocation_graph import (
     AllocationGraph,
@@ -22,10 +24,11 @@ from stagecut.planner.solvers.heuristic.allocation_graph import (
 )
 from stagecut.planner.solvers.heuristic.estimate import estimated_times
 from stagecut.planner.solvers.heuristic.group_search import group_sequences
-from stagecut.planner.solvers.heuristic.local_search import descend
+from stagecut.planner.solvers.heuristic.local_search import descend, sequence_of
 from stagecut.planner.solvers.heuristic.min_max_cut import min_max_stops
 from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
 from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
+from stagecut.planner.solvers.search.search import Search
 
 # Half or twice as many limits of either kind, or finer limits half or twice as far apart, change none of 6 plans.
 COARSE = np.array((1.02, 1.05, 1.08, 1.12, 1.17, 1.23, 1.3, 1.4, 1.55, 1.75, 2.0, 2.5, 3.5, 6.0, 12.0, math.inf))
@@ -51,6 +54,15 @@ class Candidate:
     """The limit on the seconds of a stage per micro-batch that led to these groups, if there was one."""
     with_tails: bool = False
     """Whether these seconds include a part of gradient all-reduce and optimizer step."""
+
+
+def best_known(search: Search, tables: StageTables) -> Candidate | None:
+    """The best plan, simulated, if its devices have one stage each and its micro-batches one size."""
+    plan = search.best_plan
+    if plan is None or plan.schedule is Schedule.INTERLEAVED or plan.is_unequal:
+        return None
+    sequence, stops = sequence_of(tables, plan.variant, arrangement_of(search.costs.of(plan.share), plan))
+    return Candidate(sequence=sequence, stops=stops, seconds=search.best_s)
 
 
 class CandidateSearch:

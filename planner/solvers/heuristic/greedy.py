@@ -5,11 +5,11 @@
    the best plan so far are skipped. Large problems begin with an even split, as their first candidates take seconds.
 2. The most promising variants get finer candidates over more orders, and the best of these are simulated.
 3. The fastest of them are improved by moves of layers that the simulator judges, the very fastest also by changes of
-   its device groups: :mod:`stagecut.planner.solvers.heuristic.local_search`. Others may follow later:
-   :mod:`stagecut.planner.solvers.heuristic.polish`.
+   its device groups: :mod:`stagecut.planner.solvers.heuristic.local_search`. Random changes may follow later:
+   :mod:`stagecut.planner.solvers.heuristic.large_steps`.
 4. Interleaved variants come last: :mod:`stagecut.planner.solvers.heuristic.interleaved_greedy`.
 
-Nothing but the polish of interleaved plans is random, and all limits are counts.
+Nothing but what may follow is random, and all limits are counts.
 """
 
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.solvers.heuristic.candidates import Candidate, CandidateSearch
+from stagecut.planner.solvers.heuristic.candidates import Candidate, CandidateSearch, best_known
 from stagecut.planner.solvers.heuristic.interleaved_greedy import offer_interleaved
 from stagecut.planner.solvers.heuristic.interleaved_polish import InterleavedPolish
-from stagecut.planner.solvers.heuristic.local_search import move_layers, simulated_times
-from stagecut.planner.solvers.heuristic.polish import Polish
+from stagecut.planner.solvers.heuristic.large_steps import LargeSteps
+from stagecut.planner.solvers.heuristic.local_search import change_groups, move_layers, simulated_times
 from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
 from stagecut.planner.solvers.reference.even import offer_first
 from stagecut.planner.solvers.search.search import Search
@@ -38,15 +38,16 @@ NUM_IMPROVED = 4
 """Simulated candidates that are improved; with all of them, one of 12 plans is 6 % faster."""
 
 
+Improvement = LargeSteps | InterleavedPolish
+
+
 def solve(problem: Problem, search: Search) -> Result:
     """The best plan found; proves nothing."""
     first_plans(problem, search)
     return search.result("greedy", proves=False)
 
 
-def first_plans(
-    problem: Problem, search: Search, floors_s: Mapping[Variant, float] | None = None
-) -> list[Polish | InterleavedPolish]:
+def first_plans(problem: Problem, search: Search, floors_s: Mapping[Variant, float] | None = None) -> list[Improvement]:
     """Offer the best plan found; return what may still be tried.
 
     Where `floors_s` is stated, no plan of a variant takes less than its seconds there; variants that are not in it are
@@ -59,10 +60,12 @@ def first_plans(
     fastest = sorted(_fine(search, candidates, coarse), key=lambda pair: pair[0])
     for seconds, candidate in fastest[:NUM_IMPROVED]:
         move_layers(search, candidate.sequence, candidate.stops, seconds)
-    polish = Polish(candidates.tables, fastest)
-    polish.improve_one(search)
-    interleaved = offer_interleaved(search)
-    return [polish] if interleaved is None else [polish, interleaved]
+    best = best_known(search, candidates.tables)
+    if best is not None:
+        moved = move_layers(search, best.sequence, best.stops, best.seconds)
+        change_groups(search, candidates.tables, best.sequence, *moved)
+    interleaved, steps = offer_interleaved(search), LargeSteps(candidates.tables)
+    return [steps] if interleaved is None else [steps, interleaved]
 
 
 def _coarse(

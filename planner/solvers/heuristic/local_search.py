@@ -70,10 +70,8 @@ def move_layers(search: Search, sequence: SequenceCosts, stops: Ints, seconds: f
     return stops, seconds
 
 
-def change_groups(
-    search: Search, tables: StageTables, sequence: SequenceCosts, stops: Ints, seconds: float
-) -> Iterator[None]:
-    """Change device groups, then move layers, while the simulated time falls and the budget lasts; piece by piece.
+def change_groups(search: Search, tables: StageTables, sequence: SequenceCosts, stops: Ints, seconds: float) -> None:
+    """Change device groups, then move layers, while the simulated time falls and the budget lasts.
 
     Takes the first cut, shape (S,), with its simulated iteration time.
     """
@@ -81,7 +79,6 @@ def change_groups(
     while not search.out_of_budget:
         ends: list[tuple[float, int, SequenceCosts, Ints]] = []
         for neighbour, cut in _promising(search, tables, sequence, tried):
-            yield
             tried.add(neighbour.groups)
             cut, _ = descend(neighbour, cut)
             (end_s,) = simulated_times(search, neighbour, cut[None]).tolist()
@@ -92,7 +89,6 @@ def change_groups(
         if end_s >= seconds * (1 - LEAST_GAIN):
             return
         sequence, stops, seconds = neighbour, cut, end_s
-        yield
 
 
 def simulated_times(search: Search, sequence: SequenceCosts, cuts: Ints) -> Floats:

@@ -82,6 +82,36 @@ def neighbouring_runs(
             yield (*runs[:place], run, *runs[place:])
 
 
+def random_change(
+    problem: Problem, cluster: Cluster, micro_batch: int, runs: tuple[Run, ...], random: np.random.Generator
+) -> tuple[Run, ...]:
+    """Runs of which one is changed, alone or with all its equals, moved or copied, or two are swapped, or one is added.
+
+    All kinds of moves are equally likely; the same runs where there is none of the kind drawn. They may need more hosts
+    or devices than the cluster has.
+    """
+    hosts, (first, second) = _Runs(problem, cluster, micro_batch), random.integers(len(runs), size=2).tolist()
+    run, others = runs[first], (*runs[:first], *runs[first + 1 :])
+    match random.integers(6):
+        case 0:
+            changes = [*((changed,) for changed in hosts.changed(run)), *hosts.regrouped(run)]
+            return (*runs[:first], *changes[random.integers(len(changes))], *runs[first + 1 :]) if changes else runs
+        case 1:
+            alike = list(hosts.changed(run))
+            changed = alike[random.integers(len(alike))] if alike else run
+            return tuple(changed if other == run else other for other in runs)
+        case 2:
+            return (*others[:second], run, *others[second:])
+        case 3:
+            return (*runs[:second], run, *runs[second + 1 :])
+        case 4:
+            swapped = {first: runs[second], second: run}
+            return tuple(swapped.get(index, other) for index, other in enumerate(runs))
+        case _:
+            fresh, place = list(hosts.fresh(runs)), random.integers(len(runs) + 1)
+            return (*runs[:place], fresh[random.integers(len(fresh))], *runs[place:]) if fresh else runs
+
+
 class _Runs:
     """Runs on the hosts of one cluster."""
 

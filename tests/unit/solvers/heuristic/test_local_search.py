@@ -105,8 +105,7 @@ def test_groups_are_added_where_they_help():
     """The search goes from the slow device alone to both, with 9 + 3 layers as above."""
     problem = _chain_of_two()
     search = _search(problem)
-    pieces = list(change_groups(search, StageTables(search.costs), *_placed(problem, (12, SECOND)), 8 * 36.0))
-    assert len(pieces) > 1
+    change_groups(search, StageTables(search.costs), *_placed(problem, (12, SECOND)), 8 * 36.0)
     assert search.best_s == 81.0
     assert len(search.best_plan.stages) == 2
 
