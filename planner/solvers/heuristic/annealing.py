@@ -28,11 +28,18 @@ from stagecut.planner.core.numerics.arrays import Ints
 from stagecut.planner.core.problem import Problem, Variant
 from stagecut.planner.core.result import Result
 from stagecut.planner.core.schedule import Schedule
-from stagecut.planner.network.device_groups import PlacedGroup, name_devices, placements_in_host
+from stagecut.planner.network.device_groups import PlacedGroup, placements_in_host
 from stagecut.planner.solvers.heuristic.candidates import Candidate, best_known
 from stagecut.planner.solvers.heuristic.local_search import simulated_times
 from stagecut.planner.solvers.heuristic.min_max_cut import min_max_stops
-from stagecut.planner.solvers.heuristic.moves import Run, groups_of, neighbouring_cuts, neighbouring_runs, runs_of
+from stagecut.planner.solvers.heuristic.moves import (
+    Run,
+    groups_of,
+    neighbouring_cuts,
+    neighbouring_runs,
+    runs_of,
+    suffice,
+)
 from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
 from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
 from stagecut.planner.solvers.search.refusals import require_schedules
@@ -169,7 +176,7 @@ class Annealer:
 
     def _on_groups(self, variant: Variant, groups: tuple[PlacedGroup, ...]) -> Candidate | None:
         """The min-max cut over device groups; None if hosts, devices, layers or memory do not suffice."""
-        if not 0 < len(groups) <= self._tables.num_layers or name_devices(self._cluster(variant), groups) is None:
+        if not suffice(self._cluster(variant), self._tables.num_layers, groups):
             return None
         sequence = SequenceCosts(self._tables, variant, groups)
         stops = min_max_stops(sequence)

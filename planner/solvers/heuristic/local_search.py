@@ -11,10 +11,10 @@ import numpy as np
 from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.problem import Variant
 from stagecut.planner.network.arrangement import Arrangement, Assembly
-from stagecut.planner.network.device_groups import PlacedGroup, name_devices
+from stagecut.planner.network.device_groups import PlacedGroup
 from stagecut.planner.solvers.heuristic.estimate import estimated_times
 from stagecut.planner.solvers.heuristic.min_max_cut import min_max_stops
-from stagecut.planner.solvers.heuristic.moves import groups_of, neighbouring_cuts, neighbouring_runs, runs_of
+from stagecut.planner.solvers.heuristic.moves import groups_of, neighbouring_cuts, neighbouring_runs, runs_of, suffice
 from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
 from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
 from stagecut.planner.solvers.search.search import Search
@@ -70,6 +70,12 @@ def move_layers(search: Search, sequence: SequenceCosts, stops: Ints, seconds: f
     return stops, seconds
 
 
+def settled(search: Search, sequence: SequenceCosts, stops: Ints, near_s: float) -> tuple[Ints, float]:
+    """A cut, shape (S,), and its simulated time, with layers moved if it takes hardly longer than `near_s`."""
+    (seconds,) = simulated_times(search, sequence, stops[None]).tolist()
+    return move_layers(search, sequence, stops, seconds) if seconds <= WORTH_MOVING * near_s else (stops, seconds)
+
+
 def change_groups(search: Search, tables: StageTables, sequence: SequenceCosts, stops: Ints, seconds: float) -> None:
     """Change device groups, then move layers, while the simulated time falls and the budget lasts.
 
@@ -80,10 +86,7 @@ def change_groups(search: Search, tables: StageTables, sequence: SequenceCosts, 
         ends: list[tuple[float, int, SequenceCosts, Ints]] = []
         for neighbour, cut in _promising(search, tables, sequence, tried):
             tried.add(neighbour.groups)
-            cut, _ = descend(neighbour, cut)
-            (end_s,) = simulated_times(search, neighbour, cut[None]).tolist()
-            if end_s <= WORTH_MOVING * seconds:
-                cut, end_s = move_layers(search, neighbour, cut, end_s)
+            cut, end_s = settled(search, neighbour, descend(neighbour, cut)[0], seconds)
             ends.append((end_s, len(ends), neighbour, cut))
         end_s, _, neighbour, cut = min(ends, default=(seconds, 0, sequence, stops))
         if end_s >= seconds * (1 - LEAST_GAIN):
@@ -136,5 +139,5 @@ def _neighbours(
     runs = runs_of(sequence.groups)
     for changed in dict.fromkeys(neighbouring_runs(search.problem, cluster, variant.micro_batch, runs)):
         groups = groups_of(changed)
-        if groups and groups not in tried and len(groups) <= tables.num_layers and name_devices(cluster, groups):
+        if groups not in tried and suffice(cluster, tables.num_layers, groups):
             yield SequenceCosts(tables, variant, groups)

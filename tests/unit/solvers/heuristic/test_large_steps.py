@@ -17,7 +17,7 @@ from stagecut.planner.solvers.heuristic.sequence_costs import SequenceCosts
 from stagecut.planner.solvers.heuristic.stage_cost_tables import StageTables
 from stagecut.planner.solvers.search.options import SolveOptions
 from stagecut.planner.solvers.search.search import Search
-from tests.catalogue import chain, job, kinds, one_device_per_server
+from tests.catalogue import chain, job, kinds, one_device_per_server, one_server
 
 FAST, SLOW = (PlacedGroup(placement=Placement(server_class=index, island=0), opens=True) for index in range(2))
 
@@ -89,13 +89,10 @@ def test_slower_ends_are_accepted_by_how_much_slower_they_are():
 @pytest.mark.parametrize(("num_stages", "num_steps"), [(1, 10), (30, 10), (40, 5), (60, 2)])
 def test_a_long_pipeline_takes_fewer_steps_at_once(num_stages, num_steps):
     """From 30 stages on by the third power: 10 x (30 / 40)^3 = 4.2, 10 / 8 = 1.25."""
-    servers = (Server(name="single", count=num_stages, islands=(Island(device_type="gpu", count=1),)),)
-    cluster = Cluster(name="many", device_types=kinds(gpu=float("inf")), servers=servers)
-    search = Search(
-        Problem(model=chain(60, {"gpu": 1.0}), cluster=cluster, job=job(4)), SolveOptions(time_limit_s=None)
-    )
-    tables = StageTables(search.costs)
-    _offer(search, tables, (FAST,) * num_stages, (*range(1, num_stages), 60))
+    problem = Problem(model=chain(60, {"gpu": 1.0}), cluster=one_server("gpu", num_stages), job=job(4))
+    search = Search(problem, SolveOptions(time_limit_s=None))
+    tables, beside = StageTables(search.costs), PlacedGroup(placement=FAST.placement, opens=False)
+    _offer(search, tables, (FAST, *(beside,) * (num_stages - 1)), (*range(1, num_stages), 60))
     steps = Chain(tables, 0)
     steps.step(search)
     assert steps.num_at_once == num_steps
