@@ -14,6 +14,7 @@ from stagecut.planner.network.labels.beam import beam_paths
 from stagecut.planner.network.labels.counted_nodes import NONE, CountedNodes, Openings, after_arc
 from stagecut.planner.network.labels.criteria import Criteria
 from stagecut.planner.network.labels.enumeration import all_paths
+from stagecut.planner.network.labels.label_sets import Reached, reached_by
 from stagecut.planner.network.labels.latest import in_time, set_latest
 from stagecut.planner.network.labels.lengths import (
     HOME,
@@ -139,6 +140,11 @@ class BackAndForth:
         """Arcs of all paths in time, see :func:`all_paths`."""
         limits = {"most_steps": most_steps, "most_paths": most_paths, "most_arcs": most_arcs}
         return all_paths(self._sweep, self._latest, **limits, plays=plays)
+
+    def reached(self, *, width: int, most_labels: int, most_arcs: int, plays: bool) -> Reached | None:
+        """What reaches the sink with several labels a node, see :func:`reached_by`."""
+        limits = {"width": width, "most_labels": most_labels, "most_arcs": most_arcs}
+        return reached_by(self._sweep, self._latest, **limits, plays=plays)
 
     def beam(self, width: int) -> list[Ints]:
         """Arcs of some paths in time, see :func:`beam_paths`."""

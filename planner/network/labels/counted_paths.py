@@ -33,6 +33,8 @@ LABEL_BYTES = 8 * (len(START) + NUM_LIMITED + 6) + 20
 """And more per counted node: the lengths of its label, the latest, the ways on, the arc of the least, what it is."""
 PARTS_BYTES = NUM_PARTS * (8 * (len(START) + NUM_LIMITED) + 4)
 """And more per counted node if the ways to and from it are in parts."""
+SET_BYTES = 8 * len(START) + 17
+"""And more per label where counted nodes have several."""
 
 
 class TooManyLabelsError(Exception):
@@ -121,6 +123,11 @@ class CountedPaths:
     def has_room_for_parts(self, ways: BackAndForth) -> bool:
         """Whether the ways to and from counted nodes may be divided."""
         return ways.num_nodes * (LABEL_BYTES + PARTS_BYTES) <= self._label_room_bytes
+
+    def room_for_sets(self, ways: BackAndForth) -> int:
+        """For how many labels there is room where counted nodes have several."""
+        left_bytes = self._label_room_bytes - ways.num_nodes * (LABEL_BYTES + PARTS_BYTES)
+        return int(min(MAX_LABELS, max(0.0, left_bytes) // SET_BYTES))
 
     def cheapest(self, criteria: Criteria, usable: Bools) -> Cheapest | None:
         """What one sweep from the source finds; None if there is no path. Errors as above."""

@@ -24,6 +24,7 @@ from stagecut.planner.core.numerics.tolerances import LABEL_SUM
 from stagecut.planner.network.labels.back_and_forth import BackAndForth, Cheapest, Rival
 from stagecut.planner.network.labels.counted_paths import CountedPaths
 from stagecut.planner.network.labels.criteria import NO_QUEUE, NO_TURNS, Criteria, Limits, QueueCriteria, Turns
+from stagecut.planner.network.labels.label_sets import Reached
 from stagecut.planner.network.labels.pareto_paths import pareto_path
 from stagecut.planner.network.link_loads import NO_LOADS
 from stagecut.planner.network.rows import Rows
@@ -40,6 +41,11 @@ of resnet152 on 88 devices (drawn problem 45) were open after 25 s in place of 3
 WORTH_DIVIDING = 50_000
 """Ways to and from counted nodes are divided if there are no more of these, and sweeps take no more labels further than
 this; without a limit 151 questions on `servers-04` were asked within a minute in place of 213."""
+
+
+WIDTHS, MOST_LABELS, MOST_EXTENSIONS = (8, 64), 30_000, 20_000
+"""How many labels a node has where one is not enough, one number after the other, and how many there are in all; they
+are tried where arcs take no more labels further than the last number. docs/decisions.md tells what more did."""
 
 
 class Decision:
@@ -59,6 +65,8 @@ class Decision:
         Sets the windows of the first labels; None: there are none better than guessed.
     prices
         Of hosts, see :class:`~stagecut.planner.network.labels.counted_paths.CountedPaths`.
+    last_tried
+        The attribute of the last decision about these paths and perhaps more.
 
     Raises
     ------
@@ -74,9 +82,12 @@ class Decision:
         room_bytes: float = math.inf,
         rival: Rival | None = None,
         prices: Floats | None = None,
+        last_tried: float = math.inf,
     ) -> None:
         self.rival = rival
         """Of the path found last, once there is one."""
+        self.last_tried = last_tried
+        """How many labels arcs took further where several a node were tried; with half as many they are again."""
         self.num_extensions = 0
         """How many labels arcs took further in the largest sweep of the last question."""
         self._rows, self._stop = rows, stop
@@ -114,7 +125,7 @@ class Decision:
             is_below = self.bottleneck_of(found.path) <= bottleneck_s and loops_s[found.path].max() <= loop_s
             if is_below and ways.num_extensions > WORTH_A_SWEEP * fewest:
                 if not self._is_worth_dividing(ways):
-                    return found
+                    return self._with_several_labels(found)
                 ways.divide()
                 fewest = math.inf
             else:
@@ -122,6 +133,18 @@ class Decision:
             ways.leave_out((self._bottleneck <= bottleneck_s) & (loops_s <= loop_s))
             ways.from_sink()
         return None
+
+    def _with_several_labels(self, found: Cheapest) -> Cheapest | None:
+        """The answer with several labels a node, if that soon shows: a path with its own lengths, or none at all."""
+        if self._rows.network.has_positions and self.num_extensions <= min(MOST_EXTENSIONS, self.last_tried / 2):
+            self.last_tried = self.num_extensions
+            for width in WIDTHS:
+                reached = self.reached(width)
+                if reached is not None and not reached.any:
+                    return None
+                if reached is None or reached.paths:
+                    return found if reached is None else found._replace(path=reached.paths[0])
+        return found
 
     def _is_worth_dividing(self, ways: BackAndForth) -> bool:
         """Whether lengths of ways in several parts are likely to show more."""
@@ -155,6 +178,15 @@ class Decision:
         # A transfer before each stage, and a layer in each of them.
         most_arcs, plays = 2 * self._rows.network.num_layers, can_time(self._rows.network)
         return self._ways.paths(most_steps=most_steps, most_paths=most_paths, most_arcs=most_arcs, plays=plays)
+
+    def reached(self, width: int) -> Reached | None:
+        """What reaches the sink if each counted node has up to `width` labels; None if these are too many in all."""
+        assert self._ways is not None
+        most_labels = min(MOST_LABELS, self._paths.room_for_sets(self._ways))
+        most_arcs = 2 * self._rows.network.num_layers
+        return self._ways.reached(
+            width=width, most_labels=most_labels, most_arcs=most_arcs, plays=can_time(self._rows.network)
+        )
 
     def beam(self, width: int) -> list[Ints]:
         """Some of the paths that the last question left; none if the beam finds none."""

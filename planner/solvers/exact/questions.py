@@ -75,6 +75,7 @@ class Questions:
         self._fixing = ArcFixing(prices)
         self._counts_arcs = counts_arcs
         self._rival: Rival | None = None if before is None else before._rival
+        self._last_tried: float = math.inf if before is None else before._last_tried
 
     @property
     def prices(self) -> Floats:
@@ -144,7 +145,7 @@ class Questions:
         with search.step("labels"):
             decision = self._decision(search, rows)
             found = decision.path_below(limit_s)
-        self._rival = decision.rival
+        self._rival, self._last_tried = decision.rival, decision.last_tried
         return decision, found
 
     def _decision(self, search: Search, rows: Rows) -> Decision:
@@ -154,6 +155,7 @@ class Questions:
             room_bytes=room_bytes(search),
             rival=self._rival,
             prices=self._fixing.of_hosts(rows, stop=lambda: search.out_of_budget),
+            last_tried=self._last_tried,
         )
 
     def _with_floor(self, search: Search, rows: Rows, kept: Ints, limit_s: float, found: Cheapest) -> tuple[Rows, Ints]:
