@@ -40,13 +40,13 @@ def check_no_plan_is_lost(problem, random, *, fastest=False):
             assert max(bound_rows(costs.plan(plans[tuple(path.tolist())]))["busy"]) <= limit_s * SLACK
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(problems(max_layers=5, max_devices=4, max_micro_batches=24).map(with_queues), st.integers(0, 2**32 - 1))
 def test_no_plan_is_lost(problem, seed):
     check_no_plan_is_lost(problem, np.random.default_rng(seed))
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1))
 @example(334)  # played in spite of a bridge, the fastest plan would be lost
 def test_no_plan_is_lost_where_the_first_host_is_played(seed):
