@@ -15,7 +15,7 @@ from stagecut.planner.core.numerics.borrowed import borrowed
 from stagecut.planner.core.numerics.compiled import compiled
 from stagecut.planner.network.labels.counted_nodes import NONE, after_arc
 from stagecut.planner.network.labels.lengths import HOME, NUM_LIMITED, START, extend
-from stagecut.planner.network.labels.sweep import Sweep
+from stagecut.planner.network.labels.sweep import Sweep, way_back
 
 
 class Beam(NamedTuple):
@@ -42,7 +42,7 @@ def beam_paths(sweep: Sweep, latest: Floats, width: int) -> list[Ints]:
     beam = Beam(filled, np.empty((room, len(START))), np.empty(room), arc, before)
     _set_beam(sweep, latest, beam)
     ends = [end * width + which for end in sweep.nodes.at_sink() for which in range(filled[end])]
-    return [_walk_back(beam, entry) for entry in sorted(ends, key=lambda entry: float(beam.lengths[entry, HOME]))]
+    return [way_back(arc, before, entry) for entry in sorted(ends, key=lambda entry: float(beam.lengths[entry, HOME]))]
 
 
 @compiled
@@ -101,12 +101,3 @@ def _entry(beam: Beam, node: int, slack: float, after: Floats) -> int:
         beam.filled[node] += 1
         return int(first + filled)
     return int(least) if beam.slack[least] < slack else NONE
-
-
-def _walk_back(beam: Beam, entry: int) -> Ints:
-    """Arcs of one of the paths, in order."""
-    path = []
-    while entry != 0:
-        path.append(beam.arc[entry])
-        entry = beam.before[entry]
-    return np.array(path[::-1], dtype=np.int64)

@@ -122,12 +122,15 @@ class CountedPaths:
 
     def has_room_for_parts(self, ways: BackAndForth) -> bool:
         """Whether the ways to and from counted nodes may be divided."""
-        return ways.num_nodes * (LABEL_BYTES + PARTS_BYTES) <= self._label_room_bytes
+        return self._left_by_parts(ways) >= 0
 
     def room_for_sets(self, ways: BackAndForth) -> int:
         """For how many labels there is room where counted nodes have several."""
-        left_bytes = self._label_room_bytes - ways.num_nodes * (LABEL_BYTES + PARTS_BYTES)
-        return int(min(MAX_LABELS, max(0.0, left_bytes) // SET_BYTES))
+        return int(min(MAX_LABELS, max(0.0, self._left_by_parts(ways)) // SET_BYTES))
+
+    def _left_by_parts(self, ways: BackAndForth) -> float:
+        """The bytes of room that are left beside parts; negative where there is no room for these."""
+        return self._label_room_bytes - ways.num_nodes * (LABEL_BYTES + PARTS_BYTES)
 
     def cheapest(self, criteria: Criteria, usable: Bools) -> Cheapest | None:
         """What one sweep from the source finds; None if there is no path. Errors as above."""

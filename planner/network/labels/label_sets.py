@@ -21,7 +21,7 @@ from stagecut.planner.network.labels.counted_nodes import NONE, after_arc
 from stagecut.planner.network.labels.forwards_played import Played, none_played, play_further
 from stagecut.planner.network.labels.latest import in_time
 from stagecut.planner.network.labels.lengths import GAIN, HOME, HOST, LEFT, SLOW_BACKWARD, SLOW_FORWARD, START, extend
-from stagecut.planner.network.labels.sweep import Sweep
+from stagecut.planner.network.labels.sweep import Sweep, way_back
 
 
 class LabelSets(NamedTuple):
@@ -73,7 +73,7 @@ def reached_by(
         return None
     ends = [label for node in sweep.nodes.at_sink() for label in _labels_at(sets, node)]
     whole = sorted((label for label in ends if sets.is_path[label]), key=lambda label: float(lengths[label, HOME]))
-    return Reached(bool(ends), [_way_of(sets, label) for label in whole])
+    return Reached(bool(ends), [way_back(sets.arc, sets.before, label) for label in whole])
 
 
 def _weights(sweep: Sweep) -> Floats:
@@ -203,12 +203,3 @@ def _labels_at(sets: LabelSets, node: int) -> list[int]:
         found.append(label)
         label = int(sets.next[label])
     return found
-
-
-def _way_of(sets: LabelSets, label: int) -> Ints:
-    """Arcs of the way of a label, in order."""
-    path = []
-    while label != 0:
-        path.append(sets.arc[label])
-        label = int(sets.before[label])
-    return np.array(path[::-1], dtype=np.int64)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stagecut.planner.core.numerics.arrays import Floats
+from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.numerics.compiled import inlined
 from stagecut.planner.network.graph import SortedArcs
 from stagecut.planner.network.labels.counted_nodes import NONE, CountedNodes, Openings
@@ -68,3 +68,12 @@ def part_of(excess_s: float, num_parts: int, limit_s: float) -> int:
     if num_parts == 1 or limit_s == 0:
         return 0
     return int(min(num_parts - 1.0, max(0.0, excess_s / (PART_WIDTH * limit_s))))
+
+
+def way_back(arc: NDArray[np.integer], before: NDArray[np.integer], entry: int) -> Ints:
+    """The last arcs of entries from one back to the source, which is entry 0, in the order of the path."""
+    path = []
+    while entry != 0:
+        path.append(arc[entry])
+        entry = int(before[entry])
+    return np.array(path[::-1], dtype=np.int64)

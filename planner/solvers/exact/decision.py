@@ -140,10 +140,12 @@ class Decision:
             self.last_tried = self.num_extensions
             for width in WIDTHS:
                 reached = self.reached(width)
-                if reached is not None and not reached.any:
+                if reached is None:
+                    break
+                if not reached.any:
                     return None
-                if reached is None or reached.paths:
-                    return found if reached is None else found._replace(path=reached.paths[0])
+                if reached.paths:
+                    return found._replace(path=reached.paths[0])
         return found
 
     def _is_worth_dividing(self, ways: BackAndForth) -> bool:
