@@ -19,6 +19,11 @@ from stagecut.planner.network.labels.sweep import Sweep
 STEPS_A_PATH = 40
 """Arcs that may be tried for each path found, at half a microsecond each."""
 
+FIRST_STEPS, TOO_FAR = 3_000, 2.5
+"""After so many arcs a search ends if, should the rest be like the share of all ways that it has been through, it would
+take so many times too long or find so many times too many paths. Searches in vain take a fifth to a third of the arcs
+that way, and one in 40 to one in three of those with success is lost; docs/decisions.md has the numbers."""
+
 
 def all_paths(
     sweep: Sweep, latest: Floats, *, most_steps: int, most_paths: int, most_arcs: int, plays: bool
@@ -26,8 +31,8 @@ def all_paths(
     """Arcs of all paths in time, then `NONE`, shape (paths, arcs of the longest); None if that takes too long.
 
     There are too many if there are more than `most_paths`, and it took too long if more than `most_steps` arcs were
-    tried, and `STEPS_A_PATH` for each path found. With `plays`, the first forwards of each path are played, which needs
-    arcs whose seconds and depths are those of the plan.
+    tried, and `STEPS_A_PATH` for each path found; or if either is to be expected. With `plays`, the first forwards of
+    each path are played, which needs arcs whose seconds and depths are those of the plan.
     """
     paths = np.empty((most_paths, most_arcs), dtype=np.int64)
     lengths = np.empty((most_arcs + 1, len(START)))
@@ -61,6 +66,8 @@ def _set_paths(
     # Where the path is after each of its arcs, and which of the arcs that leave from there are next.
     here, node, turn, hosts = np.zeros((4, most_arcs + 1), np.int64)
     path, length, count, steps = np.full(most_arcs, NONE), 0, 0, 0
+    # How many ways on there are in all from each counted node, and how many ways have been searched.
+    ways_left, searched = num_ways(sweep, leaving), 0.0
     hosts[0] = 0 if played.arrival.shape[1] > 0 else NONE
     while length >= 0:
         if turn[length] == leaving[node[length] + 1]:
@@ -72,7 +79,8 @@ def _set_paths(
         if head == NONE:
             continue
         steps += 1
-        if steps > most_steps + STEPS_A_PATH * count:
+        searched += ways_left[head]
+        if _is_too_much(steps, count, searched / ways_left[0], most_steps, len(paths)):
             return NONE
         terms, stage = sweep.terms[arc], length // 2
         before, after, way_on = lengths[length], lengths[length + 1], nodes.ways_on[head]
@@ -88,6 +96,7 @@ def _set_paths(
         length += 1
         if arcs.head[arc] < sink:
             here[length], node[length], turn[length] = head, arcs.head[arc], leaving[arcs.head[arc]]
+            searched -= ways_left[head]
             continue
         if is_path_in_time(sweep, path[:length], lengths, ways, stages):
             if count == len(paths):
@@ -97,6 +106,34 @@ def _set_paths(
             count += 1
         length -= 1
     return count
+
+
+@compiled
+def num_ways(sweep: Sweep, leaving: Ints) -> Floats:
+    """How many ways lead from each counted node to the sink, in time or not, shape (C,).
+
+    The arcs that leave node n begin at `leaving[n]` in the order of arcs.
+    """
+    arcs, nodes = sweep.arcs, sweep.nodes
+    sink, ways = len(nodes.first) - 2, np.zeros(len(nodes.state))
+    ways[nodes.first[sink] :] = 1.0
+    for node in range(sink - 1, -1, -1):
+        for here in range(nodes.first[node], nodes.first[node + 1]):
+            for turn in range(leaving[node], leaving[node + 1]):
+                head = after_arc(arcs, sweep.openings, nodes.number, arcs.order[turn], nodes.state[here])
+                if head != NONE:
+                    ways[here] += ways[head]
+    return ways
+
+
+@compiled
+def _is_too_much(steps: int, count: int, share: float, most_steps: int, most_paths: int) -> bool:
+    """Whether a search takes too long, or is to be expected to from the share of all ways that it has been through."""
+    if steps > most_steps + STEPS_A_PATH * count:
+        return True
+    are_too_many = count > TOO_FAR * share * most_paths
+    takes_too_long = steps > TOO_FAR * (share * most_steps + STEPS_A_PATH * count)
+    return steps > FIRST_STEPS and (are_too_many or takes_too_long)
 
 
 def one_by_one(paths: Ints) -> list[Ints]:

@@ -3,8 +3,8 @@
 Stronger than the linear relaxation where the bottleneck decides, since no slower stage is mixed in.
 The plans of a node are the paths through a network, without positions at first. Its bound is raised
 by bisection over T, with :mod:`stagecut.planner.solvers.exact.questions`. Where these do not rule all plans out, the
-node branches: on the number of stages, into a network with positions, and on single stages. The node with the lowest
-bound is always next.
+node branches: on the number of stages, into a network with positions, and on boundaries and single stages. The node
+with the lowest bound is always next.
 """
 
 import math
@@ -24,6 +24,7 @@ from stagecut.planner.solvers.exact.agenda import Outcome, limit_of
 from stagecut.planner.solvers.exact.mip_rounds import ProgramPart
 from stagecut.planner.solvers.exact.path_trials import AT_ONCE, num_at_once
 from stagecut.planner.solvers.exact.questions import Questions, lengths_of, room_bytes
+from stagecut.planner.solvers.exact.stage_splits import by_boundary, by_stage, rivals
 from stagecut.planner.solvers.search.search import Search
 
 # Half or twice each of the next two changed no plan and no bound on vgg16 and resnet50 on mixed-server-8 and gpt2-345m
@@ -42,8 +43,9 @@ slower; what labels and MIPs close alone and together: docs/solver.md, measured 
 WORTH_DEEPENING = 0.02
 """If labels find paths that far below the limit, as a share of it, the plans up to there come first; docs/decisions.md
 tells what other shares and none at all did."""
-WORTH_A_THREAD = 500
-"""Fewer arcs than this keep the interpreter busier than the compiled loops, which run beside it."""
+WORTH_A_THREAD = 150
+"""Fewer arcs than this keep the interpreter busier than the compiled loops, which run beside it: with 500 gpt2-345m on
+96 titan-rtx took 57 s in place of 46, with 50 it took 53."""
 
 
 class Node:
@@ -188,7 +190,7 @@ class Node:
     def children(self, search: Search, limit_s: float) -> Iterator["Node"]:
         """Nodes that together hold the same plans below the limit, except those simulated."""
         if self.is_single:
-            return self._split_on_stage(search)
+            return self._split_on_stages(search)
         if self.rows.network.has_positions:
             return self._split_by_length()
         return self._with_positions_or_by_length(search, limit_s)
@@ -220,18 +222,19 @@ class Node:
         for chosen in (arcs.least_position < middle, arcs.least_position >= middle):
             yield from self._restricted((arcs.tail != 0) | chosen, divided=self._divided)
 
-    def _split_on_stage(self, search: Search) -> Iterator["Node"]:
-        """Plans with, and plans without, one stage of the path; none once the path is the only plan."""
+    def _split_on_stages(self, search: Search) -> Iterator["Node"]:
+        """Plans with a boundary early and late, or with and without one stage of the path, where only options differ.
+
+        None once the path is the only plan.
+        """
         assert self._path is not None
         search.count("splits")
-        arcs = self.rows.network.arcs
-        chosen = self._stage_to_branch_on(self._path[arcs.is_stage[self._path]])
-        if chosen is None:
-            return
-        numbers = np.arange(len(arcs))
-        overlapping = (arcs.start < arcs.stop[chosen]) & (arcs.stop > arcs.start[chosen])
-        yield from self._restricted(~overlapping | (numbers == chosen), divided=True)
-        yield from self._restricted(numbers != chosen, divided=True)
+        arcs, stages = self.rows.network.arcs, self._path[self.rows.network.arcs.is_stage[self._path]]
+        divided = by_boundary(arcs, stages)
+        if divided is None and (stage := self._stage_to_branch_on(stages)) is not None:
+            divided = by_stage(arcs, stage)
+        for chosen in divided or ():
+            yield from self._restricted(chosen, divided=True)
 
     def _restricted(self, chosen: Bools, *, divided: bool) -> Iterator["Node"]:
         network, kept = self.rows.network.restricted(chosen)
@@ -263,8 +266,7 @@ class Node:
         arcs = self.rows.network.arcs
         for index in np.argsort(-self._largest_rows(stages), kind="stable"):
             arc = stages[index]
-            rivals = arcs.is_stage & (arcs.start < arcs.stop[arc]) & (arcs.stop > arcs.start[arc])
-            if np.count_nonzero(rivals) > 1:
+            if np.count_nonzero(arcs.is_stage & rivals(arcs, arc)) > 1:
                 return int(arc)
         return None
 
