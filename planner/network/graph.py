@@ -73,11 +73,6 @@ class LayeredGraph:
         """Length of a shortest source-sink path that uses each arc; shape (A,)."""
         return self.from_source(cost)[self.tail] + cost + self.to_sink(cost)[self.head]
 
-    @property
-    def num_paths(self) -> float:
-        """Number of paths from source to sink, up to rounding."""
-        return _num_paths(self.sorted_arcs, self.num_nodes)
-
     def paths(self) -> Iterator[Ints]:
         """Arcs of every path from source to sink."""
         leaving: dict[int, list[int]] = {}
@@ -98,15 +93,6 @@ class LayeredGraph:
             path.append(arc)
             node = self.head[arc]
         return np.array(path, dtype=np.int64)
-
-
-@compiled
-def _num_paths(arcs: SortedArcs, num_nodes: int) -> float:
-    paths = np.zeros(num_nodes)
-    paths[0] = 1.0
-    for arc in arcs.order:
-        paths[arcs.head[arc]] += paths[arcs.tail[arc]]
-    return float(paths[-1])
 
 
 @compiled

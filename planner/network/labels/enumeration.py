@@ -21,8 +21,9 @@ STEPS_A_PATH = 40
 
 FIRST_STEPS, TOO_FAR = 3_000, 2.5
 """After so many arcs a search ends if, should the rest be like the share of all ways that it has been through, it would
-take so many times too long or find so many times too many paths. Searches in vain take a fifth to a third of the arcs
-that way, and one in 40 to one in three of those with success is lost; docs/decisions.md has the numbers."""
+take so many times too long or find so many times too many paths. At twice too many, searches in vain took a seventh to
+a quarter of the arcs, and up to three in eight of those with success were lost, at five times half of the arcs and one
+in five; docs/decisions.md has the numbers."""
 
 
 def all_paths(
@@ -67,7 +68,7 @@ def _set_paths(
     here, node, turn, hosts = np.zeros((4, most_arcs + 1), np.int64)
     path, length, count, steps = np.full(most_arcs, NONE), 0, 0, 0
     # How many ways on there are in all from each counted node, and how many ways have been searched.
-    ways_left, searched = num_ways(sweep, leaving), 0.0
+    ways_left, searched = _num_ways(sweep, leaving), 0.0
     hosts[0] = 0 if played.arrival.shape[1] > 0 else NONE
     while length >= 0:
         if turn[length] == leaving[node[length] + 1]:
@@ -109,7 +110,7 @@ def _set_paths(
 
 
 @compiled
-def num_ways(sweep: Sweep, leaving: Ints) -> Floats:
+def _num_ways(sweep: Sweep, leaving: Ints) -> Floats:
     """How many ways lead from each counted node to the sink, in time or not, shape (C,).
 
     The arcs that leave node n begin at `leaving[n]` in the order of arcs.

@@ -3,8 +3,8 @@
 Stronger than the linear relaxation where the bottleneck decides, since no slower stage is mixed in.
 The plans of a node are the paths through a network, without positions at first. Its bound is raised
 by bisection over T, with :mod:`stagecut.planner.solvers.exact.questions`. Where these do not rule all plans out, the
-node branches: on the number of stages, into a network with positions, and on boundaries and single stages. The node
-with the lowest bound is always next.
+node branches: on the number of stages, into a network with positions, and on single stages. The node with the lowest
+bound is always next.
 """
 
 import math
@@ -15,16 +15,14 @@ import numpy as np
 from stagecut.planner.core.messages.errors import StoppedError
 from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
 from stagecut.planner.core.numerics.tolerances import MIP_BOUND
-from stagecut.planner.core.plan import Plan
 from stagecut.planner.network.labels.enumeration import one_by_one
 from stagecut.planner.network.rows import Rows
 from stagecut.planner.network.stage_network import ARC_BYTES, with_depths, with_positions
-from stagecut.planner.simulator.bounds import bound_rows
 from stagecut.planner.solvers.exact.agenda import Outcome, limit_of
 from stagecut.planner.solvers.exact.mip_rounds import ProgramPart
 from stagecut.planner.solvers.exact.path_trials import AT_ONCE, num_at_once
 from stagecut.planner.solvers.exact.questions import Questions, lengths_of, room_bytes
-from stagecut.planner.solvers.exact.stage_splits import by_boundary, by_stage, rivals
+from stagecut.planner.solvers.exact.stage_splits import halves
 from stagecut.planner.solvers.search.search import Search
 
 # Half or twice each of the next two changed no plan and no bound on vgg16 and resnet50 on mixed-server-8 and gpt2-345m
@@ -77,7 +75,6 @@ class Node:
         self._high_s = math.inf
         self._path: Ints | None = None
         self._paths: Ints | None = None  # all that are left, if these are few
-        self._plan: Plan | None = None
         self._questions = Questions(prices, before=before, counts_arcs=just_positioned)
         # Rows over the arcs left below the upper end, and the numbers of these arcs in `rows`.
         self._inner, self._numbers = rows, np.arange(len(rows.network.arcs))
@@ -185,7 +182,7 @@ class Node:
             self.rows, numbers, self._paths = left.rows, np.arange(len(numbers)), left.paths
         self._inner, self._numbers = left.rows, numbers
         self._high_s, self._path = attempt_s, numbers[left.path]
-        self._plan = self._questions.trials.one(search, self.rows.network, self._path, moves_layers=not self._divided)
+        self._questions.trials.one(search, self.rows.network, self._path, moves_layers=not self._divided)
 
     def children(self, search: Search, limit_s: float) -> Iterator["Node"]:
         """Nodes that together hold the same plans below the limit, except those simulated."""
@@ -223,17 +220,10 @@ class Node:
             yield from self._restricted((arcs.tail != 0) | chosen, divided=self._divided)
 
     def _split_on_stages(self, search: Search) -> Iterator["Node"]:
-        """Plans with a boundary early and late, or with and without one stage of the path, where only options differ.
-
-        None once the path is the only plan.
-        """
+        """Plans on either side of a division; none once the path is the only plan."""
         assert self._path is not None
         search.count("splits")
-        arcs, stages = self.rows.network.arcs, self._path[self.rows.network.arcs.is_stage[self._path]]
-        divided = by_boundary(arcs, stages)
-        if divided is None and (stage := self._stage_to_branch_on(stages)) is not None:
-            divided = by_stage(arcs, stage)
-        for chosen in divided or ():
+        for chosen in halves(self.rows, self._path) or ():
             yield from self._restricted(chosen, divided=True)
 
     def _restricted(self, chosen: Bools, *, divided: bool) -> Iterator["Node"]:
@@ -260,18 +250,3 @@ class Node:
             before=self._questions,
             ceiling_s=min(self._ceiling_s, ceiling_s),
         )
-
-    def _stage_to_branch_on(self, stages: Ints) -> int | None:
-        """The stage with the largest row among those of the path that have alternatives."""
-        arcs = self.rows.network.arcs
-        for index in np.argsort(-self._largest_rows(stages), kind="stable"):
-            arc = stages[index]
-            if np.count_nonzero(arcs.is_stage & rivals(arcs, arc)) > 1:
-                return int(arc)
-        return None
-
-    def _largest_rows(self, stages: Ints) -> Floats:
-        if self._plan is None:
-            return self.rows.costs_s["fill"][stages]
-        rows = bound_rows(self.rows.network.costs.plan(self._plan))
-        return np.maximum(rows["drain"], rows["late"])

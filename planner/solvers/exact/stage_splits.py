@@ -2,41 +2,53 @@
 
 import numpy as np
 
-from stagecut.planner.core.numerics.arrays import Bools, Ints
-from stagecut.planner.network.arcs import Arcs
+from stagecut.planner.core.numerics.arrays import Bools, Floats, Ints
+from stagecut.planner.network.rows import Rows
+
+LITTLE = 1e-9
+"""Rise that any division counts for, so that the most even one is made where no length rises on both sides."""
+
+TINY_S = 1e-12
+"""A length may be nothing."""
 
 
-def by_boundary(arcs: Arcs, stages: Ints) -> tuple[Bools, Bools] | None:
-    """The arcs of the plans in which a boundary comes early, and of those in which it comes late; shape (A,).
+def halves(rows: Rows, path: Ints) -> tuple[Bools, Bools] | None:
+    """The arcs of the plans on either side of one division, shape (A,); None if no stage of the path has another.
 
-    It is that between two stages of a path, or of their neighbours, that divides the stages at one position most
-    evenly. None if at every position of the path all stages have the same layers.
-
-    Parameters
-    ----------
-    stages
-        The stages of the path, as numbers of arcs.
+    The stages at one position are divided by their last layer, their first, their seconds of work or else by number,
+    where that raises the least lengths of paths most on the side where it does less, and most evenly: the product of
+    the sum of the relative rises and the number of stages, each on its smaller side, is largest. Labels mix what is
+    least of each length, wherever it comes from; lengths that are least on different sides are no longer mixed.
     """
-    most_even, divided = 0, None
-    for position in arcs.least_position[stages]:
-        here = arcs.is_stage & (arcs.least_position == position)
-        for boundary in (arcs.stop, arcs.start):
-            layers, counts = np.unique(boundary[here], return_counts=True)
-            num_early = np.cumsum(counts[:-1])
-            num_fewer = np.minimum(num_early, counts.sum() - num_early)
-            if num_fewer.max(initial=0) > most_even:
-                is_late = boundary > layers[num_fewer.argmax()]
-                most_even, divided = int(num_fewer.max()), (~here | ~is_late, ~here | is_late)
+    arcs, lengths_s = rows.network.arcs, _lengths_s(rows)
+    keys = (arcs.stop, arcs.start, arcs.forward_s + arcs.backward_s, np.arange(len(arcs)))
+    best, divided = 0.0, None
+    for position in arcs.least_position[path[arcs.is_stage[path]]]:
+        is_here = arcs.is_stage & (arcs.least_position == position)
+        here = np.flatnonzero(is_here)
+        for key in keys:
+            order = here[np.argsort(key[here], kind="stable")]
+            last = np.flatnonzero(np.diff(key[order]))
+            score = _scores(lengths_s[:, order], last)
+            if score.max(initial=0.0) > best:
+                best, is_high = score.max(), key > key[order[last[score.argmax()]]]
+                divided = ~is_here | ~is_high, ~is_here | is_high
     return divided
 
 
-def by_stage(arcs: Arcs, stage: int) -> tuple[Bools, Bools]:
-    """The arcs of the plans with a stage, and of those without; shape (A,)."""
-    is_it = np.arange(len(arcs)) == stage
-    return ~rivals(arcs, stage) | is_it, ~is_it
+def _lengths_s(rows: Rows) -> Floats:
+    """Least lengths of paths through each arc, shape (lengths, A)."""
+    through, backward = rows.network.graph.through, rows.round_trip - rows.forward
+    round_trip = through(rows.round_trip)
+    return np.array([round_trip, through(rows.forward), through(backward), round_trip + rows.bottleneck])
 
 
-def rivals(arcs: Arcs, stage: int) -> Bools:
-    """The arcs over some layer of a stage, itself included; shape (A,)."""
-    overlaps: Bools = (arcs.start < arcs.stop[stage]) & (arcs.stop > arcs.start[stage])
-    return overlaps
+def _scores(lengths_s: Floats, last: Ints) -> Floats:
+    """What each division of stages in order is worth, if the first side ends with the stage number `last`."""
+    first_s = np.minimum.accumulate(lengths_s, axis=1)[:, last]
+    second_s = np.minimum.accumulate(lengths_s[:, ::-1], axis=1)[:, ::-1][:, last + 1]
+    least_s = np.minimum(first_s, second_s)
+    rises = [((side_s - least_s) / np.maximum(least_s, TINY_S)).sum(axis=0) for side_s in (first_s, second_s)]
+    num_stages = np.minimum(last + 1, lengths_s.shape[1] - 1 - last)
+    scores: Floats = (np.minimum(*rises) + LITTLE) * num_stages
+    return scores

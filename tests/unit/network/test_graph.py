@@ -97,8 +97,7 @@ def test_graph_without_arcs_has_no_path():
 
 
 @given(layered_graphs())
-def test_all_paths_are_listed_and_counted(drawn):
+def test_all_paths_are_listed(drawn):
     graph, _ = drawn
     listed = sorted(path.tolist() for path in graph.paths())
     assert listed == sorted(list(path) for path in paths_between(graph.tail, graph.head, 0, graph.num_nodes - 1))
-    assert graph.num_paths == len(listed)
