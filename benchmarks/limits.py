@@ -30,7 +30,7 @@ MEMORY_TIME_LIMIT_S = 10.0
 SLACK_S, SLACK = 1.0, 1.02
 """Tolerance on the time limit: a factor, and seconds on top."""
 SLACK_BYTES = 32e6
-"""Bytes allowed above the memory limit: allocated between two checks, 20 ms apart on a quiet machine."""
+"""Bytes allowed above the memory limit: allocated between two checks, 5 ms apart on a quiet machine."""
 ANSWERS = (0, 5)
 """Exit codes that pass: a plan, or no plan within the budget."""
 MAXRSS_UNIT_BYTES = 1024

@@ -7,10 +7,10 @@ advance together, as axes of one array.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from stagecut.planner.core.numerics.arrays import Floats, Ints
 from stagecut.planner.core.numerics.borrowed import borrowed
@@ -67,9 +67,9 @@ class _GroupSearch:
         self._tails = 1 / variant.num_microbatches if with_tails else 0.0
         self._max_stages = min(tables.num_layers, int(graph.num_devices.max()))
         shape = (len(graph.num_devices), self._max_stages + 1, len(limits_s))
-        self._first_layer: NDArray[np.int16] = np.full(shape, tables.num_layers + 1, dtype=np.int16)
-        self._arc_to: NDArray[np.int32] = np.full(shape, -1, dtype=np.int32)
-        self._excess_s: NDArray[np.float32] = np.full(shape, -np.inf, dtype=np.float32)
+        self._first_layer: NDArray[np.int16] = _filled(shape, tables.num_layers + 1, np.int16)
+        self._arc_to: NDArray[np.int32] = _filled(shape, -1, np.int32)
+        self._excess_s: NDArray[np.float32] = _filled(shape, -np.inf, np.float32)
         self._between = frozenset(graph.between_hosts.tolist())
 
     def run(self) -> None:
@@ -130,6 +130,14 @@ class _GroupSearch:
             table.plain.starts_of(depths),
             table.recomputing.starts_of(depths),
         )
+
+
+def _filled(shape: tuple[int, ...], value: float, dtype: DTypeLike) -> NDArray[Any]:
+    """Filled node by node, so that a limit can end it: for thousands of devices it is tens of megabytes."""
+    values = np.empty(shape, dtype)
+    for of_node in values:
+        of_node.fill(value)
+    return values
 
 
 class Times(NamedTuple):

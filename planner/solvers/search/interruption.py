@@ -15,7 +15,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-LOOK_EVERY_S = 0.02
+LOOK_EVERY_S = 0.005
 """How often limits are checked."""
 AGAIN_AFTER_S = 0.5
 """The exception is raised again after this long, in case it hit code that swallows exceptions, as destructors do."""
