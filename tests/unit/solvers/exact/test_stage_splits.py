@@ -17,9 +17,8 @@ def networks_of_one_length(problem):
         of_length.setdefault(int(network.arcs.is_stage[path].sum()), []).append(path)
     for paths in of_length.values():
         kept, _ = network.restricted(np.isin(np.arange(len(network.arcs)), np.concatenate(paths)))
-        # Arcs that ways with and without transfers share make ways of other lengths.
-        if len({int(kept.arcs.is_stage[path].sum()) for path in all_paths(kept)}) == 1:
-            yield kept
+        assert len(paths) == sum(1 for _ in all_paths(kept))
+        yield kept
 
 
 def worth_of(rows, paths, position, high):
